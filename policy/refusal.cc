@@ -31,6 +31,7 @@ constexpr std::pair<RefusalCode, absl::string_view> kNames[] = {
     {RefusalCode::kStampConflict, "stamp_conflict"},
     {RefusalCode::kPartialFamily, "partial_family"},
     {RefusalCode::kGeometryNotAdmitted, "geometry_not_admitted"},
+    {RefusalCode::kOperandNotAdmitted, "operand_not_admitted"},
     {RefusalCode::kUnknownIdentifier, "unknown_identifier"},
     {RefusalCode::kBadCheckpoint, "bad_checkpoint"},
     {RefusalCode::kManifestMismatch, "manifest_mismatch"},

@@ -39,7 +39,8 @@ enum class RefusalCode {
   kStampConflict,
   kPartialFamily,  // some but not all flags of a lane
   kGeometryNotAdmitted,
-  kUnknownIdentifier,  // a string that names no program, policy or alias we know
+  kOperandNotAdmitted,  // dtype, contiguity, batch, order, transport, grid: at config or at site
+  kUnknownIdentifier,   // a string that names no program, policy or alias we know
   // Manifests and checkpoints.
   kBadCheckpoint,     // an unreadable or lying file
   kManifestMismatch,  // a tensor missing, extra, or of another dtype or shape
