@@ -17,7 +17,8 @@
 
 namespace lockstep {
 
-// Every dtype of the safetensors format; the spelling is the format's own.
+// Every dtype of the safetensors format; the spelling is the format's own. The order is
+// not part of any format: hashes and messages carry names.
 enum class Dtype {
   kBool,
   kU8,
@@ -35,11 +36,18 @@ enum class Dtype {
   kF64,
   kI64,
   kU64,
+  kC64,
+  kF4,
+  kF6E2M3,
+  kF6E3M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
 };
 
 absl::string_view DtypeName(Dtype dtype);  // "BF16", "F8_E4M3", ...
 std::optional<Dtype> DtypeFromName(absl::string_view name);
-uint64_t DtypeBytes(Dtype dtype);
+uint64_t DtypeBits(Dtype dtype);   // of one element
+uint64_t DtypeBytes(Dtype dtype);  // of one element, rounded up: 1 for the packed F4 and F6
 
 // How a serving tensor gets its bytes.
 enum class TensorOrigin {
@@ -57,7 +65,9 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-// Product of the shape times the element size; ResourceExhausted when it overflows uint64.
+// Product of the shape times the element size; ResourceExhausted when it overflows uint64,
+// InvalidArgument when packed elements (F4, F6) do not fill whole bytes. A zero dimension
+// gives 0 bytes.
 absl::StatusOr<uint64_t> TensorBytes(const TensorSpec& tensor);
 
 struct Manifest {
@@ -69,7 +79,9 @@ struct Manifest {
   bool operator==(const Manifest&) const = default;
 };
 
-// Empty when the manifest is well formed and within the limits below.
+// Empty when the manifest is well formed and within the limits below: names unique, sorted,
+// UTF-8 and free of control characters; alias groups sorted, disjoint, of existing tensors
+// of one dtype and shape. kLimitExceeded or kBadMessage.
 std::vector<Refusal> CheckManifest(const Manifest& manifest);
 
 inline constexpr uint64_t kMaxTensors = 1'000'000;
@@ -81,7 +93,9 @@ inline constexpr uint64_t kMaxVersionBytes = uint64_t{1} << 46;  // 64 TiB
 Digest256 LayoutDigest(const Manifest& manifest);
 
 // Each tensor missing on either side, or of another dtype, shape, origin or alias group,
-// as one kManifestMismatch with the tensor's name as key. Empty when they agree.
+// as one kManifestMismatch with the tensor's name as key; at most kMaxListedRefusals, then
+// one that counts the rest. A tensor that only the sampler has is fine when it is derived.
+// Empty when they agree.
 std::vector<Refusal> CompareManifests(const Manifest& trainer, const Manifest& sampler);
 
 // Where each synced tensor lies in a contiguous buffer that holds one version: manifest
