@@ -53,7 +53,7 @@ HWY_INLINE hn::Vec<D> LoadBf16(D d, const uint16_t* from) {
 
 // Rounds to nearest even in integers; any NaN becomes the canonical one.
 template <class D>
-HWY_INLINE void StoreBf16(D d, hn::Vec<D> value, uint16_t* to) {
+HWY_INLINE void StoreBf16(D /*d*/, hn::Vec<D> value, uint16_t* to) {
   const hn::Rebind<uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
   const hn::RebindToSigned<D> di32;

@@ -188,6 +188,7 @@ HWY_INLINE void ProductRows(const float* HWY_RESTRICT a, size_t a_stride,
                             bool first) {
   using V = hn::Vec<hn::ScalableTag<float>>;
   V sum[kRows][2];
+  HWY_UNROLL(6)  // all row loops: the sums must live in registers
   for (size_t r = 0; r < kRows; ++r) {
     const bool fresh = kTile || first;
     sum[r][0] = fresh ? hn::Zero(kFloats) : hn::Load(kFloats, c + r * kStripN);
@@ -196,12 +197,14 @@ HWY_INLINE void ProductRows(const float* HWY_RESTRICT a, size_t a_stride,
   for (size_t k = 0; k < count; ++k) {
     const V b0 = hn::Load(kFloats, panel + k * kPanelN);
     const V b1 = hn::Load(kFloats, panel + k * kPanelN + kLanes);
+    HWY_UNROLL(6)
     for (size_t r = 0; r < kRows; ++r) {
       const V x = hn::Set(kFloats, a[r * a_stride + k]);
       sum[r][0] = FusedMulAdd(kFloats, x, b0, sum[r][0]);
       sum[r][1] = FusedMulAdd(kFloats, x, b1, sum[r][1]);
     }
   }
+  HWY_UNROLL(6)
   for (size_t r = 0; r < kRows; ++r) {
     float* to = c + r * kStripN;
     if (kTile && !first) {
