@@ -411,5 +411,6 @@ struct Blob {
     versionDigest @3 :VersionDigest;
     components @4 :List(NamedDigest);
     evidence @5 :Evidence;
+    refusals @6 :List(Refusal);
   }
 }

@@ -196,4 +196,17 @@ absl::StatusOr<std::vector<ComponentDigest>> DecodeComponents(absl::Span<const u
       });
 }
 
+std::vector<uint8_t> EncodeRefusals(const std::vector<Refusal>& refusals) {
+  return EncodeBlob([&](schema::Blob::Builder to) {
+    WriteRefusals(refusals, to.initRefusals(RefusalListSize(refusals)));
+  });
+}
+
+absl::StatusOr<std::vector<Refusal>> DecodeRefusals(absl::Span<const uint8_t> blob) {
+  return DecodeBlob<std::vector<Refusal>>(
+      blob, schema::Blob::REFUSALS, [](schema::Blob::Reader from, std::vector<Refusal>& to) {
+        return FieldReader().List(from.getRefusals(), kMaxRefusals, "refusals", to).Done();
+      });
+}
+
 }  // namespace lockstep::wire

@@ -64,6 +64,8 @@ std::vector<uint8_t> EncodeComponents(const std::vector<ComponentDigest>& compon
 absl::StatusOr<std::vector<ComponentDigest>> DecodeComponents(absl::Span<const uint8_t> blob);
 std::vector<uint8_t> EncodeEvidence(const Evidence& evidence);
 absl::StatusOr<Evidence> DecodeEvidence(absl::Span<const uint8_t> blob);
+std::vector<uint8_t> EncodeRefusals(const std::vector<Refusal>& refusals);
+absl::StatusOr<std::vector<Refusal>> DecodeRefusals(absl::Span<const uint8_t> blob);
 
 }  // namespace lockstep::wire
 
