@@ -16,8 +16,13 @@ def fuzz_target(name, srcs, deps, corpus):
         }),
         args = ["$(location " + path + ")" for path in corpus],
         data = corpus,
+        linkstatic = True,
         linkopts = select({
-            "//tests/fuzz:fuzzing": ["-fsanitize=fuzzer"],
+            # Bazel links with the C driver, which leaves ubsan's C++ half out by itself.
+            "//tests/fuzz:fuzzing": [
+                "-fsanitize=fuzzer",
+                "-fsanitize-link-c++-runtime",
+            ],
             "//conditions:default": [],
         }),
         deps = deps,
