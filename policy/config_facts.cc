@@ -232,6 +232,12 @@ uint64_t ConfigFacts::Size(absl::string_view key) const {
   return it == sizes.end() ? 0 : it->second;
 }
 
+bool ConfigFacts::AllActiveLoraFlags() const {
+  return std::all_of(
+      std::begin(kActiveLoraFlags), std::end(kActiveLoraFlags),
+      [&](absl::string_view flag) { return true_flags.count(std::string(flag)) > 0; });
+}
+
 ConfigFacts ReadConfigFacts(const json& root, RefusalList& refusals) {
   ConfigFacts facts;
   const json* text = FindNonNull(root, "text_config");

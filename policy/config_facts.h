@@ -72,6 +72,8 @@ struct ConfigFacts {
 
   // 0 when the config does not say.
   uint64_t Size(absl::string_view key) const;
+
+  bool AllActiveLoraFlags() const;
 };
 
 // `root` is an object. Refuses only what cannot be read at all (kBadConfig).

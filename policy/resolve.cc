@@ -96,7 +96,7 @@ void AddNotes(const SitePlan& plan, const ConfigFacts& facts, const ResolveOptio
     notes.push_back("quantised weights are dequantised to bf16 before any exact program");
   }
   if (!options.exact && options.lane == Lane::kNone && !facts.stamps.empty() &&
-      AllActiveLoraFlags(facts)) {
+      facts.AllActiveLoraFlags()) {
     notes.push_back("the active-LoRA flags say nothing beside a stamp; ask for --lane active_lora");
   }
 }

@@ -49,13 +49,6 @@ void CheckActiveLoraFlags(const ConfigFacts& facts, RefusalList& refusals) {
   }
 }
 
-bool AllActiveLoraFlags(const ConfigFacts& facts) {
-  for (absl::string_view flag : kActiveLoraFlags) {
-    if (facts.true_flags.count(std::string(flag)) == 0) return false;
-  }
-  return true;
-}
-
 // "" for a value that is neither null nor a string.
 std::string StampName(const json& stamp) {
   if (stamp.is_null()) return std::string(kFamilyNone);
@@ -130,7 +123,7 @@ Decision DecideByFlags(const ConfigFacts& facts, RefusalList& refusals) {
     demand(kGlm52FullParamFlag, glm, "glm52");
     decision.lane = Lane::kFullParam;
   }
-  if (AllActiveLoraFlags(facts)) {
+  if (facts.AllActiveLoraFlags()) {
     demand(kActiveLoraFlags[0], glm, "glm52");
     if (decision.lane == Lane::kFullParam) {
       refusals.Add(RefusalCode::kStampConflict,
