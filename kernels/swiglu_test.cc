@@ -198,6 +198,29 @@ TEST(SwigluTest, BytesDoNotDependOnShapeStrideAlignmentPackingThreadsOrTarget) {
   }
 }
 
+TEST(SwigluTest, OneAndTwoRoundsDifferInAboutTwentySevenPercentOfNormalOperands) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  constexpr int64_t kRows = 64, kColumns = 12288;
+  for (const float deviation : {1.0f, 1.5f}) {
+    Halves packed(kRows * 2 * kColumns), one(kRows * kColumns), two(kRows * kColumns);
+    for (uint16_t& value : packed) value = Bf16::Store(deviation * normal(random));
+    SwigluParams p;
+    p.rows = kRows;
+    p.columns = kColumns;
+    p.SetPackedGateUp(packed.data());
+    p.silu = *FindSiluTable(kSiluIeee, FloatType::kBf16);
+    p.out = one.data();
+    ASSERT_TRUE(Swiglu(p).ok());
+    p.program = SwigluProgram::kTwoRound;
+    p.out = two.data();
+    ASSERT_TRUE(Swiglu(p).ok());
+    int differing = 0;
+    for (size_t i = 0; i < one.size(); ++i) differing += one[i] != two[i];
+    EXPECT_NEAR(differing / static_cast<double>(one.size()), 0.2745, 0.002) << deviation;
+  }
+}
+
 SwigluParams ValidParams(Halves* buffer) {
   buffer->assign(64, 0x3F80);
   SwigluParams p;
