@@ -1,6 +1,9 @@
 #include "kernels/digest_lanes.h"
 
 #include <cstring>
+#include <limits>
+
+#include "hwy/cache_control.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/digest_lanes.cc"
@@ -12,6 +15,7 @@ namespace lockstep::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_TARGET != HWY_SCALAR
 // Adds to `counts` (lanes of T, negative counts) the lanes of `bytes` that are NaN: an exponent of
 // ones and a mantissa that is not 0, so a magnitude above infinity's.
 template <class T, T kInfinity, class D32, class V32, class DT, class VT>
@@ -30,12 +34,16 @@ HWY_INLINE uint64_t NegatedSum(DT dt, VT counts) {
   for (size_t i = 0; i < hn::Lanes(dt); ++i) total += static_cast<uint64_t>(-lanes[i]);
   return total;
 }
+#endif
 
 // T is the element's signed integer twin. A 16-bit lane counts at most kUnitsPerPage / Lanes
 // elements a call, which fits: callers pass a page at most.
 template <class T, T kInfinity, bool kCountNans, bool kCopy, bool kBypass>
 LaneSums SumLoop(const uint32_t* HWY_RESTRICT keys, const uint8_t* HWY_RESTRICT from,
                  uint8_t* HWY_RESTRICT to, size_t units) {
+  LaneSums sums;
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR  // which has no pairs of lanes; the tail below does it all
   const hn::ScalableTag<uint32_t> d32;
   const hn::ScalableTag<uint64_t> d64;
   const hn::ScalableTag<T> dt;
@@ -45,7 +53,6 @@ LaneSums SumLoop(const uint32_t* HWY_RESTRICT keys, const uint8_t* HWY_RESTRICT 
   auto even1 = hn::Zero(d64);
   auto odd1 = hn::Zero(d64);
   auto nan_counts = hn::Zero(dt);
-  size_t i = 0;
   for (; i + lanes <= units; i += lanes) {
     const auto m = hn::LoadU(d32, reinterpret_cast<const uint32_t*>(from) + i);
     if constexpr (kCopy) {
@@ -68,10 +75,10 @@ LaneSums SumLoop(const uint32_t* HWY_RESTRICT keys, const uint8_t* HWY_RESTRICT 
     even1 = hn::Add(even1, hn::MulEven(m, k_odd));
     odd1 = hn::Add(odd1, hn::MulEven(m_odd, k_after));
   }
-  LaneSums sums;
   sums.lane0 = hn::GetLane(hn::SumOfLanes(d64, hn::Add(even0, odd0)));
   sums.lane1 = hn::GetLane(hn::SumOfLanes(d64, hn::Add(even1, odd1)));
   if constexpr (kCountNans) sums.nans = NegatedSum<T>(dt, nan_counts);
+#endif
   const size_t vector_bytes = i * sizeof(uint32_t);
   const size_t tail_bytes = (units - i) * sizeof(uint32_t);
   for (; i < units; ++i) {
@@ -145,7 +152,7 @@ uint64_t CountAbove(const uint8_t* from, size_t bytes, T infinity) {
   for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
     T bits;
     memcpy(&bits, from + at, sizeof(T));
-    nans += static_cast<T>(bits & static_cast<T>(~T{0} >> 1)) > infinity ? 1 : 0;
+    nans += static_cast<T>(bits & std::numeric_limits<T>::max() / 2) > infinity ? 1 : 0;
   }
   return nans;
 }
