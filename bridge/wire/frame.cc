@@ -31,17 +31,30 @@ uint64_t LoadLittleEndian(const uint8_t* in, uint64_t bytes) {
   return value;
 }
 
+// `frame` has its payload in place.
+void WriteHeader(const FrameFormat& format, std::vector<uint8_t>& frame) {
+  const uint64_t checksum =
+      XXH3_64bits(frame.data() + kFrameHeaderBytes, frame.size() - kFrameHeaderBytes);
+  std::copy(format.magic.begin(), format.magic.end(), frame.begin());
+  StoreLittleEndian(format.version, 2, &frame[kVersionOffset]);
+  StoreLittleEndian(checksum, 8, &frame[kChecksumOffset]);
+}
+
 }  // namespace
 
 std::vector<uint8_t> BuildFrame(const FrameFormat& format, capnp::MessageBuilder& message) {
   const uint64_t payload_bytes = capnp::computeSerializedSizeInWords(message) * sizeof(capnp::word);
   std::vector<uint8_t> frame(kFrameHeaderBytes + payload_bytes);
-  uint8_t* payload = frame.data() + kFrameHeaderBytes;
-  kj::ArrayOutputStream stream(kj::arrayPtr(payload, payload_bytes));
+  kj::ArrayOutputStream stream(kj::arrayPtr(frame.data() + kFrameHeaderBytes, payload_bytes));
   capnp::writeMessage(stream, message);
-  std::copy(format.magic.begin(), format.magic.end(), frame.begin());
-  StoreLittleEndian(format.version, 2, &frame[kVersionOffset]);
-  StoreLittleEndian(XXH3_64bits(payload, payload_bytes), 8, &frame[kChecksumOffset]);
+  WriteHeader(format, frame);
+  return frame;
+}
+
+std::vector<uint8_t> FrameAround(const FrameFormat& format, absl::Span<const uint8_t> payload) {
+  std::vector<uint8_t> frame(kFrameHeaderBytes + payload.size());
+  std::copy(payload.begin(), payload.end(), frame.data() + kFrameHeaderBytes);
+  WriteHeader(format, frame);
   return frame;
 }
 

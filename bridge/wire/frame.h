@@ -43,6 +43,9 @@ inline constexpr char kVersionErrorPayload[] = "lockstep/frame_version";
 
 std::vector<uint8_t> BuildFrame(const FrameFormat& format, capnp::MessageBuilder& message);
 
+// `payload` behind a right header, whatever it holds.
+std::vector<uint8_t> FrameAround(const FrameFormat& format, absl::Span<const uint8_t> payload);
+
 // The payload, copied to an aligned place (a ZeroMQ frame often is not, and Cap'n Proto
 // throws on that), after every check of the header. Errors as Decode's.
 absl::StatusOr<kj::Array<capnp::word>> OpenFrame(const FrameFormat& format,
