@@ -1,7 +1,6 @@
 // SwiGLU, its derivative, MoE leaves and folds against recorded bytes.
 
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -10,33 +9,15 @@
 #include "gtest/gtest.h"
 #include "kernels/moe.h"
 #include "kernels/swiglu.h"
-#include "tests/golden/golden_data.h"
+#include "tests/golden/golden_file.h"
 
 namespace lockstep::kernels {
 namespace {
 
-using golden::GoldenTensor;
-using golden::GoldenTensors;
-using golden::GoldenVector;
+using Halves = std::vector<uint16_t>;
 
-// Each vector of `op`, with its tensors.
-std::vector<std::pair<GoldenVector, GoldenTensors>> VectorsOf(const std::string& op) {
-  std::vector<std::pair<GoldenVector, GoldenTensors>> found;
-  const auto index = golden::ReadGoldenIndex();
-  EXPECT_TRUE(index.ok()) << index.status();
-  if (!index.ok()) return found;
-  for (const GoldenVector& vector : *index) {
-    if (vector.op != op) continue;
-    auto tensors = golden::ReadGoldenTensors("vectors/" + vector.file);
-    EXPECT_TRUE(tensors.ok()) << tensors.status();
-    if (tensors.ok()) found.emplace_back(vector, *std::move(tensors));
-  }
-  return found;
-}
-
-float OptionOr(const GoldenVector& vector, const std::string& name, float otherwise) {
-  const auto option = vector.options.find(name);
-  return option == vector.options.end() ? otherwise : std::strtof(option->second.c_str(), nullptr);
+int64_t Dim(const GoldenFile& file, const std::string& name, size_t axis) {
+  return static_cast<int64_t>(file.Shape(name).at(axis));
 }
 
 TEST(ActivationGoldenTest, SwigluGivesTheRecordedBytesOfEveryProgramAndRealisation) {
@@ -45,95 +26,101 @@ TEST(ActivationGoldenTest, SwigluGivesTheRecordedBytesOfEveryProgramAndRealisati
       {kSwigluTwoRoundId, SwigluProgram::kTwoRound},
       {kSwigluClampedId, SwigluProgram::kOneRoundFp32Clamped}};
   std::set<std::string> seen;
-  for (const auto& [vector, tensors] : VectorsOf("swiglu")) {
-    seen.insert(vector.program + " " + vector.realisation);
-    const GoldenTensor& gate = tensors.at("gate");
+  for (const GoldenCase& c : GoldenCasesOf("swiglu")) {
+    seen.insert(c.program + " " + c.realisation);
+    const GoldenFile file(c.file);
+    const Halves gate = file.Values<uint16_t>("gate"), up = file.Values<uint16_t>("up");
+    Halves out(gate.size());
     SwigluParams p;
-    p.program = programs.at(vector.program);
-    p.rows = gate.shape[0];
-    p.columns = gate.shape[1];
+    p.program = programs.at(c.program);
+    p.rows = Dim(file, "gate", 0);
+    p.columns = Dim(file, "gate", 1);
     p.gate = gate.data();
-    p.up = tensors.at("up").data();
-    p.limit = OptionOr(vector, "limit", 0);
-    p.silu = *FindSiluTable(vector.realisation, FloatType::kBf16);
-    std::vector<uint8_t> out(gate.bytes.size());
+    p.up = up.data();
     p.out = out.data();
-    ASSERT_TRUE(Swiglu(p).ok()) << vector.file;
-    EXPECT_EQ(out, tensors.at("want_out").bytes) << vector.file;
+    p.limit = c.Option("limit", 0);
+    p.silu = *FindSiluTable(c.realisation, FloatType::kBf16);
+    ASSERT_TRUE(Swiglu(p).ok()) << c.file;
+    EXPECT_EQ(out, file.Values<uint16_t>("want_out")) << c.file;
   }
   EXPECT_EQ(seen.size(), 9u);
 }
 
-TEST(ActivationGoldenTest, SwigluVjpGivesTheRecordedBytes) {
-  const auto vectors = VectorsOf("swiglu_vjp");
-  ASSERT_EQ(vectors.size(), 1u);
-  const GoldenTensors& tensors = vectors[0].second;
-  const GoldenTensor& gate = tensors.at("gate");
+TEST(ActivationGoldenTest, SwigluVjpGivesTheRecordedBytesByTableAndComputed) {
   constexpr const GateTable* kComputed = nullptr;
-  for (const GateTable* sigmoid : {*FindSigmoidTable(FloatType::kBf16), kComputed}) {
-    std::vector<uint8_t> dgate(gate.bytes.size()), dup(gate.bytes.size());
-    SwigluVjpParams p;
-    p.rows = gate.shape[0];
-    p.columns = gate.shape[1];
-    p.gate = gate.data();
-    p.up = tensors.at("up").data();
-    p.dout = tensors.at("dout").data();
-    p.dgate = dgate.data();
-    p.dup = dup.data();
-    p.sigmoid = sigmoid;
-    ASSERT_TRUE(SwigluVjp(p).ok());
-    EXPECT_EQ(dgate, tensors.at("want_dgate").bytes);
-    EXPECT_EQ(dup, tensors.at("want_dup").bytes);
+  for (const GoldenCase& c : GoldenCasesOf("swiglu_vjp")) {
+    const GoldenFile file(c.file);
+    const Halves gate = file.Values<uint16_t>("gate"), up = file.Values<uint16_t>("up");
+    const Halves dout = file.Values<uint16_t>("dout");
+    for (const GateTable* sigmoid : {*FindSigmoidTable(FloatType::kBf16), kComputed}) {
+      Halves dgate(gate.size()), dup(gate.size());
+      SwigluVjpParams p;
+      p.rows = Dim(file, "gate", 0);
+      p.columns = Dim(file, "gate", 1);
+      p.gate = gate.data();
+      p.up = up.data();
+      p.dout = dout.data();
+      p.dgate = dgate.data();
+      p.dup = dup.data();
+      p.sigmoid = sigmoid;
+      ASSERT_TRUE(SwigluVjp(p).ok()) << c.file;
+      EXPECT_EQ(dgate, file.Values<uint16_t>("want_dgate")) << c.file;
+      EXPECT_EQ(dup, file.Values<uint16_t>("want_dup")) << c.file;
+    }
   }
 }
 
-TEST(ActivationGoldenTest, MoeLeafGivesTheRecordedBytes) {
-  const auto vectors = VectorsOf("moe_leaf");
-  EXPECT_EQ(vectors.size(), 2u);
-  for (const auto& [vector, tensors] : vectors) {
-    const GoldenTensor& routed = tensors.at("routed");
+TEST(ActivationGoldenTest, MoeLeafGivesTheRecordedBytesOfEveryProgram) {
+  const std::map<std::string, MoeLeafProgram> programs = {
+      {kMoeLeafBf16AddId, MoeLeafProgram::kBf16Add}, {kMoeLeafFp32FmaId, MoeLeafProgram::kFp32Fma}};
+  std::set<std::string> seen;
+  for (const GoldenCase& c : GoldenCasesOf("moe_leaf")) {
+    seen.insert(c.program);
+    const GoldenFile file(c.file);
+    const Halves routed = file.Values<uint16_t>("routed"), shared = file.Values<uint16_t>("shared");
+    Halves out(routed.size());
     MoeLeafParams p;
-    p.program =
-        vector.program == kMoeLeafBf16AddId ? MoeLeafProgram::kBf16Add : MoeLeafProgram::kFp32Fma;
-    p.rows = routed.shape[0];
-    p.columns = routed.shape[1];
+    p.program = programs.at(c.program);
+    p.rows = Dim(file, "routed", 0);
+    p.columns = Dim(file, "routed", 1);
     p.routed = routed.data();
-    p.shared = tensors.at("shared").data();
-    p.scale = OptionOr(vector, "scale", 1);
-    std::vector<uint8_t> out(routed.bytes.size());
+    p.shared = shared.data();
     p.out = out.data();
-    ASSERT_TRUE(MoeLeaf(p).ok()) << vector.file;
-    EXPECT_EQ(out, tensors.at("want_out").bytes) << vector.file;
+    p.scale = c.Option("scale", 1);
+    ASSERT_TRUE(MoeLeaf(p).ok()) << c.file;
+    EXPECT_EQ(out, file.Values<uint16_t>("want_out")) << c.file;
   }
+  EXPECT_EQ(seen.size(), 2u);
 }
 
-TEST(ActivationGoldenTest, MoeFoldGivesTheRecordedBytes) {
+TEST(ActivationGoldenTest, MoeFoldGivesTheRecordedBytesOfEveryProgram) {
   const std::map<std::string, MoeFoldProgram> programs = {
       {kMoeFoldBf16TreeId, MoeFoldProgram::kBf16Tree},
       {kMoeFoldFp32TreeId, MoeFoldProgram::kFp32Tree},
       {kMoeFoldFp64TreeId, MoeFoldProgram::kFp64Tree}};
-  const auto vectors = VectorsOf("moe_fold");
-  EXPECT_EQ(vectors.size(), 9u);
-  for (const auto& [vector, tensors] : vectors) {
-    const GoldenTensor& partials = tensors.at("partials");
+  std::set<std::string> seen;
+  for (const GoldenCase& c : GoldenCasesOf("moe_fold")) {
+    seen.insert(c.program);
+    const GoldenFile file(c.file);
+    const Halves partials = file.Values<uint16_t>("partials");
     MoeFoldParams p;
-    p.program = programs.at(vector.program);
-    p.contributors = partials.shape[0];
-    p.rows = partials.shape[1];
-    p.columns = partials.shape[2];
+    p.program = programs.at(c.program);
+    p.contributors = Dim(file, "partials", 0);
+    p.rows = Dim(file, "partials", 1);
+    p.columns = Dim(file, "partials", 2);
+    Halves out(p.rows * p.columns);
     p.partials = partials.data();
-    std::vector<uint8_t> out(tensors.at("want_out").bytes.size());
     p.out = out.data();
-    ASSERT_TRUE(MoeFold(p).ok()) << vector.file;
-    EXPECT_EQ(out, tensors.at("want_out").bytes) << vector.file;
+    ASSERT_TRUE(MoeFold(p).ok()) << c.file;
+    EXPECT_EQ(out, file.Values<uint16_t>("want_out")) << c.file;
   }
+  EXPECT_EQ(seen.size(), 3u);
 }
 
 TEST(ActivationGoldenTest, SharedExpertOnAnH200DiffersBetweenProgramsIn18036Of65536) {
-  const auto tensors = golden::ReadGoldenTensors("glm52_tp16_shared_expert.safetensors");
-  ASSERT_TRUE(tensors.ok()) << tensors.status();
-  const GoldenTensor& x = tensors->at("x_512x256");  // gate|up packed
-  std::vector<uint16_t> one(512 * 128), two(512 * 128);
+  const GoldenFile file("glm52_tp16_shared_expert.safetensors");
+  const Halves x = file.Values<uint16_t>("x_512x256");  // gate|up packed
+  Halves one(512 * 128), two(512 * 128);
   SwigluParams p;
   p.rows = 512;
   p.columns = 128;
@@ -145,12 +132,8 @@ TEST(ActivationGoldenTest, SharedExpertOnAnH200DiffersBetweenProgramsIn18036Of65
   p.program = SwigluProgram::kTwoRound;
   p.out = two.data();
   ASSERT_TRUE(Swiglu(p).ok());
-  const auto bytes = [](const std::vector<uint16_t>& halves) {
-    const auto* data = reinterpret_cast<const uint8_t*>(halves.data());
-    return std::vector<uint8_t>(data, data + 2 * halves.size());
-  };
-  EXPECT_EQ(bytes(one), tensors->at("one_512x256").bytes);
-  EXPECT_EQ(bytes(two), tensors->at("two_512x256").bytes);
+  EXPECT_EQ(one, file.Values<uint16_t>("one_512x256"));
+  EXPECT_EQ(two, file.Values<uint16_t>("two_512x256"));
   int differing = 0;
   for (size_t i = 0; i < one.size(); ++i) differing += one[i] != two[i];
   EXPECT_EQ(differing, 18036);
