@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 #include "kernels/exact_simd-inl.h"
 #include "kernels/float_formats.h"
+#include "kernels/half_simd-inl.h"
 #include "kernels/parallel.h"
 
 // How the product is walked (none of it changes a byte): blocks of kBlockM rows of a, held in
@@ -69,33 +70,14 @@ HWY_INLINE auto LoadBlocks(const uint16_t* const* rows, size_t k) {
 
 using Halves = hn::Vec<hn::ScalableTag<uint16_t>>;
 
-template <class Format>
-HWY_INLINE hn::Vec<hn::ScalableTag<float>> WidenWords(hn::Vec<hn::ScalableTag<uint32_t>> halves) {
-  if constexpr (Format::kType == FloatType::kBf16) {
-    return hn::BitCast(kFloats, hn::ShiftLeft<16>(halves));
-  } else {
-    // The binary16 exponent and mantissa, moved to float32's place, are the value times 2^-112:
-    // the multiplication is exact, and makes denormals normal.
-    const auto sign = hn::ShiftLeft<16>(hn::And(halves, hn::Set(kWords, 0x8000u)));
-    const auto magnitude = hn::And(halves, hn::Set(kWords, 0x7FFFu));
-    const auto scaled =
-        hn::Mul(hn::BitCast(kFloats, hn::ShiftLeft<13>(magnitude)), hn::Set(kFloats, 0x1p112f));
-    const auto not_finite = hn::Gt(hn::BitCast(hn::ScalableTag<int32_t>(), magnitude),
-                                   hn::Set(hn::ScalableTag<int32_t>(), 0x7BFF));
-    const auto exponent =
-        hn::IfThenElseZero(hn::RebindMask(kWords, not_finite), hn::Set(kWords, 0x7F800000u));
-    return hn::BitCast(kFloats, hn::Or(hn::Or(hn::BitCast(kWords, scaled), sign), exponent));
-  }
-}
-
 // Writes the 2 * kLanes values of one k, given in the block order of TransposeStep, to the panel.
 template <class Format>
 HWY_INLINE void WidenInto(Halves halves, float* to) {
   const auto zero = hn::Zero(kHalves);
   const auto low = hn::BitCast(kWords, hn::InterleaveLower(kHalves, halves, zero));
   const auto high = hn::BitCast(kWords, hn::InterleaveUpper(kHalves, halves, zero));
-  hn::Store(WidenWords<Format>(low), kFloats, to);
-  hn::Store(WidenWords<Format>(high), kFloats, to + kLanes);
+  hn::Store(DecodeHalf<Format>(kFloats, low), kFloats, to);
+  hn::Store(DecodeHalf<Format>(kFloats, high), kFloats, to + kLanes);
 }
 
 // Transposes kPanelN rows x 8 k into panel[8][kPanelN]. Vector i holds, in block j, row
@@ -160,9 +142,23 @@ size_t PackVector(const ChainOperand& b, size_t n0, size_t rows, size_t k0, size
 }
 #endif  // HWY_TARGET != HWY_SCALAR
 
+// A whole panel of 16-bit rows whose elements of one k lie side by side.
+template <class Format>
+void PackAdjacent(const ChainOperand& b, size_t n0, size_t k0, size_t count, float* panel) {
+  const uint16_t* from = static_cast<const uint16_t*>(b.data) + n0 + k0 * b.k_stride;
+  for (size_t k = 0; k < count; ++k, from += b.k_stride, panel += kPanelN) {
+    hn::Store(LoadHalf<Format>(kFloats, from), kFloats, panel);
+    hn::Store(LoadHalf<Format>(kFloats, from + kLanes), kFloats, panel + kLanes);
+  }
+}
+
 // panel[k][i] = b(n0 + i, k0 + k) as float32 for `rows` rows; the other columns hold anything.
 void PackPanel(const ChainOperand& b, size_t n0, size_t rows, size_t k0, size_t count,
                float* panel) {
+  if (b.row_stride == 1 && rows == kPanelN && b.type != FloatType::kF32) {
+    return b.type == FloatType::kBf16 ? PackAdjacent<Bf16>(b, n0, k0, count, panel)
+                                      : PackAdjacent<F16>(b, n0, k0, count, panel);
+  }
   size_t done = 0;
 #if HWY_TARGET != HWY_SCALAR
   if (b.k_stride == 1 && b.type == FloatType::kBf16) {
@@ -240,17 +236,18 @@ void ProductAnyRows(size_t rows, const float* a, size_t a_stride, const float* p
 void ProductPanel(const ChainProduct& p, const float* a, size_t m, const float* panel, size_t k0,
                   size_t count, float* c) {
   const size_t groups = (m + kMaxRows - 1) / kMaxRows;
+  const bool fresh = !p.continues && k0 == 0;
   for (size_t g = 0; g < groups; ++g) {
     const size_t row = m * g / groups;
     const size_t rows = m * (g + 1) / groups - row;
     const float* a_rows = a + row * p.k + k0;
     if (p.tile_k == 0) {
-      ProductAnyRows<false>(rows, a_rows, p.k, panel, count, c + row * kStripN, k0 == 0);
+      ProductAnyRows<false>(rows, a_rows, p.k, panel, count, c + row * kStripN, fresh);
       continue;
     }
     for (size_t k = 0; k < count; k += p.tile_k) {
       ProductAnyRows<true>(rows, a_rows + k, p.k, panel + k * kPanelN,
-                           std::min(p.tile_k, count - k), c + row * kStripN, k0 + k == 0);
+                           std::min(p.tile_k, count - k), c + row * kStripN, fresh && k == 0);
     }
   }
 }
@@ -263,6 +260,13 @@ void StoreSums(const ChainProduct& p, const float* c, size_t m0, size_t m, size_
   }
 }
 
+void LoadSums(const ChainProduct& p, float* c, size_t m0, size_t m, size_t n0, size_t n) {
+  for (size_t r = 0; r < m; ++r) {
+    const float* from = static_cast<const float*>(p.out) + (m0 + r) * p.out_row_stride + n0;
+    std::copy_n(from, n, c + r * kStripN);
+  }
+}
+
 // Columns [n_begin, n_end) of rows [m0, m0 + m); `a` is those rows in float32, [m, k].
 void ProductColumns(const ChainProduct& p, const float* a, size_t m0, size_t m, size_t n_begin,
                     size_t n_end) {
@@ -270,6 +274,7 @@ void ProductColumns(const ChainProduct& p, const float* a, size_t m0, size_t m, 
   const auto panel = hwy::AllocateAligned<float>(kChainBlockK * kPanelN);
   for (size_t n0 = n_begin; n0 < n_end; n0 += kStripN) {
     const size_t n = std::min(kStripN, n_end - n0);
+    if (p.continues) LoadSums(p, sums.get(), m0, m, n0, n);
     for (size_t k0 = 0; k0 < p.k; k0 += kChainBlockK) {
       const size_t count = std::min(kChainBlockK, p.k - k0);
       for (size_t i = 0; i < n; i += kPanelN) {

@@ -35,6 +35,8 @@ struct ChainProduct {
   size_t n = 0;
   size_t k = 0;       // at least 1
   size_t tile_k = 0;  // 0: one chain; otherwise chains of this length, their sums added in order
+  // The sums go on from those in out (float32, no tiles) instead of +0: a chain in two calls.
+  bool continues = false;
   void* out = nullptr;
   FloatType out_type = FloatType::kF32;
   size_t out_row_stride = 0;

@@ -211,6 +211,29 @@ TEST(ChainProduct, TakesTransposedAndFloat32Operands) {
   });
 }
 
+TEST(ChainProduct, AChainInTwoCallsIsTheWholeChain) {
+  std::mt19937 rng(kSeed + 7);
+  const size_t m = 7, n = 43, k = 400, cut = 129;
+  const auto a = RandomHalves(rng, FloatType::kF16, Values::kNormal, m * k);
+  const auto b = RandomHalves(rng, FloatType::kF16, Values::kNormal, k * n);  // stored [k, n]
+  ForEachSimdTarget([&](const char* target) {
+    std::vector<float> whole(m * n), parts(m * n);
+    ChainProduct p;
+    p.a = {a.data(), FloatType::kF16, k, 1};
+    p.b = {b.data(), FloatType::kF16, 1, n};
+    p.m = m, p.n = n, p.k = k;
+    p.out = whole.data(), p.out_row_stride = n;
+    RunChainProduct(p);
+    p.out = parts.data(), p.k = cut;
+    RunChainProduct(p);
+    p.a.data = a.data() + cut, p.b.data = b.data() + cut * n;
+    p.k = k - cut, p.continues = true;
+    RunChainProduct(p);
+    EXPECT_EQ(parts, whole) << target;
+    EXPECT_NE(parts[0], 0.0f);
+  });
+}
+
 TEST(ExactFma, EqualsTheCLibraryOnRandomAndCraftedBits) {
   std::mt19937 rng(kSeed + 6);
   const auto expect = [](uint32_t a, uint32_t b, uint32_t c) {
