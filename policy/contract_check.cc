@@ -35,6 +35,17 @@ void CheckName(const std::string& name, const std::string& key, RefusalList& out
   }
 }
 
+// Sites and their numbers are named in plain words, so that a path of them reads one way.
+void CheckKey(const std::string& key, const std::string& path, RefusalList& out) {
+  const bool plain = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  if (plain && key.size() <= kMaxNameBytes) return;
+  out.Add(RefusalCode::kBadConfig, path,
+          absl::StrCat("expected names of 1 to ", kMaxNameBytes,
+                       " lower-case letters, digits and underscores here"));
+}
+
 void CheckRealisation(const Site& site, const std::string& path, RefusalList& out) {
   if (!IsSwiGlu(site.program)) {
     if (!site.realisation.empty() || site.realisation_digest) {
@@ -67,7 +78,7 @@ void CheckRealisation(const Site& site, const std::string& path, RefusalList& ou
 
 void CheckSite(const std::string& name, const Site& site, RefusalList& out) {
   const std::string path = absl::StrCat("sites.", name);
-  CheckName(name, path, out);
+  CheckKey(name, "sites", out);
   CheckName(site.program, path, out);
   CheckName(site.realisation, path, out);
   if (!site.program.empty()) {
@@ -93,14 +104,14 @@ void CheckSite(const std::string& name, const Site& site, RefusalList& out) {
             absl::StrCat("expected at most ", kMaxNamesPerSite, " numbers a site"));
   }
   for (const auto& [key, value] : site.geometry) {
-    CheckName(key, path, out);
+    CheckKey(key, path, out);
     if (value > kMaxGeometry) {
       out.Add(RefusalCode::kLimitExceeded, absl::StrCat(path, ".geometry.", key),
               absl::StrCat("expected at most ", kMaxGeometry, ", got ", value));
     }
   }
   for (const auto& [key, value] : site.constants) {
-    CheckName(key, path, out);
+    CheckKey(key, path, out);
     if (!std::isfinite(value)) {
       out.Add(RefusalCode::kBadConfig, absl::StrCat(path, ".constants.", key),
               "expected a finite float32");
@@ -164,7 +175,7 @@ void CheckLora(const Contract& contract, RefusalList& out) {
   }
   for (const std::string& target : lora.targets) CheckName(target, "lora.targets", out);
   for (const auto& [site, lane] : lora.lanes) {
-    CheckName(site, "lora.lanes", out);
+    CheckKey(site, "lora.lanes", out);
     const AdapterLaneInfo* known = FindAdapterLane(lane);
     if (known == nullptr) {
       std::vector<std::string> ids;

@@ -1,38 +1,20 @@
 #include "policy/registry.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "policy/nearest.h"
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kMaxSuggestions = 3;
-// Longer strings are cut before the quadratic distance: names are under 80 characters.
-constexpr size_t kMaxCompared = 128;
+// An unknown name is quoted no longer than this.
+constexpr size_t kMaxQuotedBytes = 128;
 
 // "qwen3_5" covers itself and "qwen3_5_text", not "qwen3_50".
 bool StemCovers(absl::string_view stem, absl::string_view type) {
   return !stem.empty() && (type == stem || absl::StartsWith(type, absl::StrCat(stem, "_")));
-}
-
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 }  // namespace
@@ -151,23 +133,6 @@ std::string CanonicalName(AliasKind kind, absl::string_view name) {
   return std::string(name);
 }
 
-std::vector<std::string> NearestNames(absl::string_view unknown,
-                                      const std::vector<std::string>& known) {
-  std::vector<std::pair<size_t, std::string>> ranked;
-  for (const std::string& name : known) {
-    ranked.emplace_back(EditDistance(unknown.substr(0, kMaxCompared),
-                                     absl::string_view(name).substr(0, kMaxCompared)),
-                        name);
-  }
-  std::sort(ranked.begin(), ranked.end());
-  std::vector<std::string> nearest;
-  for (const auto& [distance, name] : ranked) {
-    if (nearest.size() == kMaxSuggestions) break;
-    nearest.push_back(name);
-  }
-  return nearest;
-}
-
 std::vector<std::string> AllIdentifiers() {
   std::vector<std::string> all;
   for (const ProgramInfo& program : Programs()) all.emplace_back(program.id);
@@ -183,7 +148,7 @@ std::vector<std::string> AllIdentifiers() {
 std::string UnknownNameText(absl::string_view what, absl::string_view unknown,
                             const std::vector<std::string>& known) {
   const std::vector<std::string> nearest = NearestNames(unknown, known);
-  return absl::StrCat("'", unknown.substr(0, kMaxCompared), "' is not a known ", what,
+  return absl::StrCat("'", unknown.substr(0, kMaxQuotedBytes), "' is not a known ", what,
                       "; the nearest known ones are '", absl::StrJoin(nearest, "', '"), "'");
 }
 

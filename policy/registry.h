@@ -171,10 +171,6 @@ bool ProgramStandsAt(const ProgramInfo& program, absl::string_view site);
 // The target of an alias of that kind, or `name` itself.
 std::string CanonicalName(AliasKind kind, absl::string_view name);
 
-// Up to three known names nearest to `unknown` by edit distance, nearest first.
-std::vector<std::string> NearestNames(absl::string_view unknown,
-                                      const std::vector<std::string>& known);
-
 // Every program, realisation, policy, lane and alias: what an identifier may be.
 std::vector<std::string> AllIdentifiers();
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "policy/config_facts.h"
+#include "policy/contract_json.h"
 #include "policy/json_text.h"
 #include "policy/refusal_list.h"
 #include "policy/registry.h"
@@ -160,6 +161,27 @@ Resolution ResolveConfig(absl::string_view config_json, const ResolveOptions& op
   resolution.notes = std::move(notes);
   resolution.stamped_config = StampedConfig(*std::move(root), resolution.family);
   return resolution;
+}
+
+json ResolutionJson(const Resolution& resolution) {
+  json out = {{"family", resolution.family},
+              {"contract_id", nullptr},
+              {"contract_short", nullptr},
+              {"sites", json::object()},
+              {"parallel", nullptr},
+              {"local_partial", nullptr},
+              {"lora", nullptr},
+              {"level", nullptr},
+              {"notes", resolution.notes},
+              {"refusals", RefusalsJson(resolution.refusals)}};
+  if (!resolution.contract) return out;
+  const json contract = ContractJson(*resolution.contract, ContractForm::kReadable);
+  for (const char* part : {"sites", "parallel", "local_partial", "lora", "level"}) {
+    out[part] = contract[part];
+  }
+  out["contract_id"] = ToHex(ContractId(*resolution.contract));
+  out["contract_short"] = ContractShortForm(*resolution.contract);
+  return out;
 }
 
 }  // namespace lockstep

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "nlohmann/json.hpp"
 #include "policy/contract.h"
 #include "policy/refusal.h"
 
@@ -67,6 +68,11 @@ struct Resolution {
 };
 
 Resolution ResolveConfig(absl::string_view config_json, const ResolveOptions& options);
+
+// {"family", "contract_id", "contract_short", "sites" (name -> program, realisation,
+// geometry), "parallel", "local_partial", "lora", "level", "notes", "refusals" (code, key,
+// message)}; what a refusal leaves open is null, and `family` is always a string.
+nlohmann::json ResolutionJson(const Resolution& resolution);
 
 }  // namespace lockstep
 
