@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <zstd.h>
 
+#include <array>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,18 +16,23 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr SiluRealisation kKnown[] = {
-    {kSiluIeee, FloatType::kBf16,
-     "274ebf0ac6bccfe960ce26de023946959df3384ebdc1dd08b1643ae8f05d9cd1"},
-    {kSiluIeee, FloatType::kF16,
-     "2e14d77bb5a081a710eac9572751acf0add09981f16292b9f86935720e94fb6f"},
-    {kSiluSm90Triton, FloatType::kBf16,
-     "e1b2e9e64ae5bb65c19bb118940f3b0ada7684124a0413b5d977acff7f7f663f"},
-    {kSiluTorchCuda, FloatType::kBf16,
-     "ad9dc434bb1acf2f1b5f13417d107e5f64c0c70619988c0419439382b21adf94"},
-    {kSiluTorchCpu, FloatType::kBf16,
-     "aad4b7a5fc11114c6fb348753112530ef0d412dbc1b38dcba7ee35242cdff6eb"},
-};
+constexpr size_t kKnownCount = 5;
+
+const std::array<SiluRealisation, kKnownCount>& Known() {
+  static const std::array<SiluRealisation, kKnownCount> known = {{
+      {kSiluIeee, FloatType::kBf16,
+       "274ebf0ac6bccfe960ce26de023946959df3384ebdc1dd08b1643ae8f05d9cd1"},
+      {kSiluIeee, FloatType::kF16,
+       "2e14d77bb5a081a710eac9572751acf0add09981f16292b9f86935720e94fb6f"},
+      {kSiluSm90Triton, FloatType::kBf16,
+       "e1b2e9e64ae5bb65c19bb118940f3b0ada7684124a0413b5d977acff7f7f663f"},
+      {kSiluTorchCuda, FloatType::kBf16,
+       "ad9dc434bb1acf2f1b5f13417d107e5f64c0c70619988c0419439382b21adf94"},
+      {kSiluTorchCpu, FloatType::kBf16,
+       "aad4b7a5fc11114c6fb348753112530ef0d412dbc1b38dcba7ee35242cdff6eb"},
+  }};
+  return known;
+}
 
 Digest256 TableDigest(absl::Span<const float> values) {
   std::vector<uint8_t> bytes;
@@ -99,13 +105,13 @@ absl::StatusOr<GateTable> MakeKnown(const SiluRealisation& known) {
 // outlives static destruction.
 template <size_t kIndex>
 const absl::StatusOr<GateTable>& Kept() {
-  static const auto* const table = new absl::StatusOr<GateTable>(MakeKnown(kKnown[kIndex]));
+  static const auto* const table = new absl::StatusOr<GateTable>(MakeKnown(Known()[kIndex]));
   return *table;
 }
 
 using KeptFunction = const absl::StatusOr<GateTable>& (*)();
 constexpr KeptFunction kKept[] = {Kept<0>, Kept<1>, Kept<2>, Kept<3>, Kept<4>};
-static_assert(std::size(kKept) == std::size(kKnown));
+static_assert(std::size(kKept) == kKnownCount);
 
 absl::StatusOr<const GateTable*> Borrow(const absl::StatusOr<GateTable>& table) {
   if (!table.ok()) return table.status();
@@ -142,16 +148,17 @@ absl::StatusOr<GateTable> GateTable::FromValues(std::string id, FloatType gate,
   return GateTable(std::move(id), gate, std::move(values), digest);
 }
 
-absl::Span<const SiluRealisation> KnownSiluRealisations() { return kKnown; }
+absl::Span<const SiluRealisation> KnownSiluRealisations() { return Known(); }
 
 absl::StatusOr<const GateTable*> FindSiluTable(absl::string_view id, FloatType gate) {
   std::vector<absl::string_view> ids;
   std::vector<absl::string_view> gates;
-  for (size_t i = 0; i < std::size(kKnown); ++i) {
-    if (ids.empty() || ids.back() != kKnown[i].id) ids.push_back(kKnown[i].id);
-    if (kKnown[i].id != id) continue;
-    if (kKnown[i].gate == gate) return Borrow(kKept[i]());
-    gates.push_back(Name(kKnown[i].gate));
+  for (size_t i = 0; i < kKnownCount; ++i) {
+    const SiluRealisation& known = Known()[i];
+    if (ids.empty() || ids.back() != known.id) ids.push_back(known.id);
+    if (known.id != id) continue;
+    if (known.gate == gate) return Borrow(kKept[i]());
+    gates.push_back(Name(known.gate));
   }
   if (gates.empty()) {
     return absl::NotFoundError(absl::StrCat("unknown SiLU realisation '", id,
