@@ -172,6 +172,10 @@ absl::StatusOr<bool> ControlChannel::TakeConnectionEvents() {
   }
 }
 
+absl::Status ControlChannel::SetLinger(std::chrono::milliseconds linger) {
+  return socket_.SetInt(ZMQ_LINGER, static_cast<int>(linger.count()));
+}
+
 void ControlChannel::Wake() {
   const uint64_t one = 1;
   // Fails only when the counter is full, and then Receive is woken anyway.

@@ -62,6 +62,10 @@ class ControlChannel {
   // the channel stays usable. Internal or Cancelled: it does not.
   absl::StatusOr<std::optional<Envelope>> Receive(std::chrono::steady_clock::time_point deadline);
 
+  // How long the destructor waits for queued messages to leave; 0 unless set. A client that
+  // says Goodbye and closes sets a little.
+  absl::Status SetLinger(std::chrono::milliseconds linger);
+
   // Makes the Receive in progress, or the next one, return.
   void Wake();
 
