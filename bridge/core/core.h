@@ -124,6 +124,8 @@ struct ClosePeer {
 };
 
 // This incarnation may fetch the arena's descriptor or chunks, or (write) upload into it.
+// A write grant also lets a trainer pass the descriptor of a shared-memory arena: without one
+// the descriptor is refused, so every accepted Offer that does not reuse an arena needs it.
 struct Grant {
   Incarnation incarnation{};
   uint64_t arena_id = 0;
@@ -216,6 +218,7 @@ struct Config {
   uint64_t round_min_bytes_per_s = 20'000'000;  // a round's deadline grows with its bytes
   int64_t rescore_timeout_ms = 300'000;
   int64_t drain_timeout_ms = 10'000;
+  SourceRole source_role = SourceRole::kActor;  // the one that may publish
   uint64_t max_lag = 0;  // live publishes between a span's version and the newest; 0 is strict
   bool allow_mixed_versions = false;
   double tolerance_max_abs_diff = -1;  // family `none` only; negative: bits decide
