@@ -17,12 +17,12 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "kernels/exact_simd-inl.h"
 #include "kernels/float_formats.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D>
 using Words = hn::Vec<hn::RebindToUnsigned<D>>;

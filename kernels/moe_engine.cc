@@ -25,12 +25,12 @@ template <MoeLeafProgram kProgram>
 HWY_INLINE void LeafStep(hn::Vec<Floats> scale, const uint16_t* routed, const uint16_t* shared,
                          uint16_t* out) {
   const Floats d;
-  const auto r = LoadBf16(d, routed);
-  const auto s = LoadBf16(d, shared);
+  const auto r = LoadHalf<Bf16>(d, routed);
+  const auto s = LoadHalf<Bf16>(d, shared);
   if constexpr (kProgram == MoeLeafProgram::kBf16Add) {
-    StoreBf16(d, hn::Add(RoundHalf<Bf16>(d, hn::Mul(r, scale)), s), out);
+    StoreHalf<Bf16>(d, hn::Add(RoundHalf<Bf16>(d, hn::Mul(r, scale)), s), out);
   } else {
-    StoreBf16(d, FusedMulAdd(d, r, scale, s), out);
+    StoreHalf<Bf16>(d, FusedMulAdd(d, r, scale, s), out);
   }
 }
 
@@ -73,7 +73,7 @@ struct Bf16Nodes {
   static void Promote(const uint16_t* leaf, float* node) {
     const Floats d;
     for (size_t i = 0; i < kFoldColumns; i += hn::Lanes(d)) {
-      hn::Store(LoadBf16(d, leaf + i), d, node + i);
+      hn::Store(LoadHalf<Bf16>(d, leaf + i), d, node + i);
     }
   }
   static void AddTo(float* left, const float* right) {
@@ -86,7 +86,7 @@ struct Bf16Nodes {
   static void StoreRoot(const float* node, uint16_t* out) {
     const Floats d;
     for (size_t i = 0; i < kFoldColumns; i += hn::Lanes(d)) {
-      StoreBf16(d, hn::Load(d, node + i), out + i);
+      StoreHalf<Bf16>(d, hn::Load(d, node + i), out + i);
     }
   }
 };
@@ -108,7 +108,7 @@ struct F64Nodes {
     const Doubles d;
     const hn::Rebind<float, Doubles> df;
     for (size_t i = 0; i < kFoldColumns; i += hn::Lanes(d)) {
-      hn::Store(hn::PromoteTo(d, LoadBf16(df, leaf + i)), d, node + i);
+      hn::Store(hn::PromoteTo(d, LoadHalf<Bf16>(df, leaf + i)), d, node + i);
     }
   }
   static void AddTo(double* left, const double* right) {

@@ -14,9 +14,9 @@
 //
 #include "hwy/aligned_allocator.h"
 #include "hwy/highway.h"
-#include "kernels/exact_simd-inl.h"
 #include "kernels/float_formats.h"
 #include "kernels/fp_environment.h"
+#include "kernels/half_simd-inl.h"
 #include "kernels/pair_tree-inl.h"
 #include "kernels/parallel.h"
 
@@ -31,7 +31,7 @@ void AddRows(const uint16_t* x, const uint16_t* residual, size_t count, uint16_t
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    StoreBf16(d, hn::Add(LoadBf16(d, residual + i), LoadBf16(d, x + i)), out + i);
+    StoreHalf<Bf16>(d, hn::Add(LoadHalf<Bf16>(d, residual + i), LoadHalf<Bf16>(d, x + i)), out + i);
   }
   for (; i < count; ++i) out[i] = Bf16::Store(Bf16::Load(residual[i]) + Bf16::Load(x[i]));
 }
@@ -93,7 +93,7 @@ HWY_INLINE float WeightAt(const void* weight, size_t i, float offset) {
 template <Weight kWeight, class D>
 HWY_INLINE hn::Vec<D> WeightsAt(D d, const void* weight, size_t i, float offset) {
   if constexpr (kWeight == Weight::kBf16) {
-    return hn::Add(LoadBf16(d, static_cast<const uint16_t*>(weight) + i), hn::Set(d, offset));
+    return hn::Add(LoadHalf<Bf16>(d, static_cast<const uint16_t*>(weight) + i), hn::Set(d, offset));
   } else {
     return hn::Add(hn::LoadU(d, static_cast<const float*>(weight) + i), hn::Set(d, offset));
   }
@@ -107,11 +107,11 @@ void Apply(const uint16_t* row, size_t count, float inv, const void* weight, flo
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    auto y = hn::Mul(LoadBf16(d, row + i), hn::Set(d, inv));
+    auto y = hn::Mul(LoadHalf<Bf16>(d, row + i), hn::Set(d, inv));
     if constexpr (kWeight != Weight::kNone) {
       y = hn::Mul(y, WeightsAt<kWeight>(d, weight, i, offset));
     }
-    StoreBf16(d, y, out + i);
+    StoreHalf<Bf16>(d, y, out + i);
   }
   for (; i < count; ++i) {
     float y = Bf16::Load(row[i]) * inv;
