@@ -71,7 +71,7 @@ void Record(Machine& m, LedgerRecord record) { m.out->records.push_back(std::mov
 
 void RecordVersion(Machine& m, const Version& version) {
   VersionRecord record = version.record;
-  record.state = std::string(VersionStateName(version.state));
+  record.state = std::string(VersionStageName(version.state));
   Record(m, std::move(record));
 }
 

@@ -39,7 +39,7 @@ std::optional<uint64_t> PreviousLive(const Machine& m) {
 // Why `source` cannot come back; empty when it can.
 std::string CheckSource(const Machine& m, uint64_t source) {
   const Version* version = Find(m.versions, source);
-  if (version == nullptr || version->state == VersionState::kDiscarded) {
+  if (version == nullptr || version->state == VersionStage::kDiscarded) {
     return absl::StrCat("there is no version ", source, "; `lockstep versions` lists them");
   }
   if (source >= *m.newest_sealed) {
@@ -104,10 +104,10 @@ void Retire(Machine& m, const ReplyTo& reply, const std::string& argument) {
     return Decline(m, reply, "retire", absl::StrCat("'", argument, "' is not a version number"));
   }
   Version* version = Find(m.versions, number);
-  if (version == nullptr || version->state == VersionState::kDiscarded) {
+  if (version == nullptr || version->state == VersionStage::kDiscarded) {
     return Decline(m, reply, "retire", absl::StrCat("there is no version ", number));
   }
-  if (version->state == VersionState::kRetired) {
+  if (version->state == VersionStage::kRetired) {
     Answer(m, reply, ActReply{true, absl::StrCat("version ", number, " was retired before")});
     return;
   }

@@ -5,15 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "bridge/core/arenas.h"
 #include "bridge/core/emit.h"
+#include "bridge/core/outcomes.h"
 #include "bridge/core/retention.h"
 #include "bridge/core/rounds.h"
 
 namespace lockstep::core {
 namespace {
-
-const ReplyTo& OutcomeReply(const Publish& publish) {
-  return publish.seal.seq != 0 ? publish.seal : publish.offer;
-}
 
 std::string NewestSentence(const Machine& m) {
   const uint64_t newest = m.rollback.has_value() ? m.rollback->version : *m.newest_sealed;
@@ -179,19 +176,6 @@ std::optional<Refusal> CheckSeal(const Version& version, const SealVersion& seal
   return std::nullopt;
 }
 
-// The publish waits for every sampler that can take the version and has not got it.
-void ExpectSamplers(const Machine& m, const Version& version, Publish& publish) {
-  for (const auto& [name, sampler] : m.samplers) {
-    const bool takes = sampler.connected && sampler.state != SamplerState::kWaiting &&
-                       sampler.state != SamplerState::kRefused &&
-                       sampler.state != SamplerState::kQuarantined &&
-                       sampler.state != SamplerState::kGone;
-    if (!takes || sampler.live_version == version.record.version) continue;
-    publish.waiting.insert(name);
-    publish.outcomes.erase(name);
-  }
-}
-
 // A seal of a version that is sealed: one id never means two digests (I4).
 void SealAgain(Machine& m, const ReplyTo& reply, Version& version, const SealVersion& seal) {
   std::optional<Publish> repeat = std::exchange(version.repeat, std::nullopt);
@@ -271,23 +255,6 @@ Version* VersionOfArena(Machine& m, uint64_t arena) {
   return Find(m.versions, *found->versions.rbegin());
 }
 
-void Superseded(Machine& m, uint64_t newer) {
-  const Refusal why{RefusalCode::kVersionBackwards, VersionSubject(newer),
-                    absl::StrCat("version ", newer, " was sealed meanwhile and is taken instead")};
-  for (auto& [number, version] : m.versions) {
-    if (number >= newer || !version.publish.has_value()) continue;
-    const std::set<std::string> waiting = version.publish->waiting;
-    for (const std::string& name : waiting) {
-      Sampler& sampler = m.samplers.at(name);
-      const bool here = sampler.round.has_value() && sampler.round->version == number;
-      if (here && sampler.round->phase != RoundPhase::kReceiving) continue;
-      if (here) AbortRound(m, sampler, why);
-      ReportOutcome(m, number, sampler, "superseded", {why});
-      if (!version.publish.has_value()) break;
-    }
-  }
-}
-
 }  // namespace
 
 void HandleOffer(Machine& m, const Session& session, const ReplyTo& reply, const Offer& offer) {
@@ -312,7 +279,7 @@ void HandleOffer(Machine& m, const Session& session, const ReplyTo& reply, const
       return;
     }
   }
-  if (known != nullptr && known->state != VersionState::kDiscarded &&
+  if (known != nullptr && known->state != VersionStage::kDiscarded &&
       m.in_flight != offer.version && m.newest_sealed.has_value()) {
     OfferAgain(m, session, reply, offer, *known);
     return;
@@ -338,7 +305,7 @@ void HandleTransferProgress(Machine& m, const Session& session, const TransferPr
   if (message.bytes_ready <= arena.bytes_ready || message.bytes_ready > version->record.bytes) {
     return;
   }
-  version->state = VersionState::kTransferring;
+  version->state = VersionStage::kTransferring;
   SetReady(m, *version->arena, message.bytes_ready);
   RoundsProgress(m, message.version);
 }
@@ -354,7 +321,7 @@ void HandleSealVersion(Machine& m, const Session& session, const ReplyTo& reply,
                                 "' does not hold the writable epoch; register again")});
     return;
   }
-  if (version == nullptr || version->state == VersionState::kDiscarded) {
+  if (version == nullptr || version->state == VersionStage::kDiscarded) {
     Refuse(m, reply, subject,
            Refusal{RefusalCode::kUnknownVersion, subject,
                    "nothing of this number is being published; offer it first"});
@@ -414,7 +381,7 @@ void HandleUploadMark(Machine& m, const UploadMark& mark) {
   if (mark.bytes_ready < arena->bytes_ready || mark.bytes_ready > arena->bytes) return;
   SetReady(m, mark.arena_id, mark.bytes_ready);
   if (m.in_flight == version->record.version) {
-    version->state = VersionState::kTransferring;
+    version->state = VersionStage::kTransferring;
     RoundsProgress(m, version->record.version);
   }
   ApplyHeldSeal(m, *version);
@@ -436,7 +403,7 @@ void DiscardUnsealed(Machine& m, const Refusal& why) {
   }
   UnholdArena(m, *version.arena, number);
   version.arena.reset();
-  version.state = VersionState::kDiscarded;
+  version.state = VersionStage::kDiscarded;
   RecordVersion(m, version);
   RecordEvent(m, "discard", VersionSubject(number), why.message);
   const Publish publish = *std::exchange(version.publish, std::nullopt);
@@ -445,7 +412,7 @@ void DiscardUnsealed(Machine& m, const Refusal& why) {
 
 void SealNow(Machine& m, Version& version) {
   const uint64_t number = version.record.version;
-  version.state = VersionState::kSealed;
+  version.state = VersionStage::kSealed;
   version.bytes_held = true;
   version.sealed_ms = m.time.now_ms;
   version.record.sealed_wall_ms = static_cast<uint64_t>(m.time.wall_ms);
@@ -463,68 +430,11 @@ void SealNow(Machine& m, Version& version) {
   ExpectSamplers(m, version, *version.publish);
   if (!version.record.rollback_of.has_value()) StartCompare(m, version);
   StartSpool(m, version);
-  Superseded(m, number);
+  SupersedeOlder(m, number);
   Retain(m);
   RoundsOfSealedVersion(m, number);
   ScheduleAll(m);
   MaybeAnswerPublish(m, version);
-}
-
-void ReportOutcome(Machine& m, uint64_t version, const Sampler& sampler, std::string state,
-                   std::vector<Refusal> refusals) {
-  Version* found = Find(m.versions, version);
-  if (found == nullptr || !found->publish.has_value()) return;
-  Publish& publish = *found->publish;
-  SamplerOutcome& outcome = publish.outcomes[sampler.name];
-  outcome.sampler = sampler.name;
-  outcome.state = std::move(state);
-  outcome.refusals = std::move(refusals);
-  outcome.components_verified = sampler.components_verified;
-  outcome.components_total = sampler.components_total;
-  outcome.elapsed_ms = static_cast<uint64_t>(m.time.now_ms - publish.started_ms);
-  publish.waiting.erase(sampler.name);
-  MaybeAnswerPublish(m, *found);
-}
-
-void ReportToWaiting(Machine& m, const Sampler& sampler, const std::string& state,
-                     const std::vector<Refusal>& refusals, std::optional<uint64_t> also) {
-  for (auto& [number, version] : m.versions) {
-    if (!version.publish.has_value()) continue;
-    if (version.publish->waiting.contains(sampler.name) || number == also) {
-      ReportOutcome(m, number, sampler, state, refusals);
-    }
-  }
-}
-
-void MaybeAnswerPublish(Machine& m, Version& version) {
-  if (!version.publish.has_value()) return;
-  Publish& publish = *version.publish;
-  if (!publish.sealed || !publish.waiting.empty() || publish.spool_work != 0 ||
-      publish.compare_work != 0) {
-    return;
-  }
-  for (const auto& [name, sampler] : m.samplers) {
-    if (publish.outcomes.contains(name)) continue;
-    const bool live = sampler.live_version == version.record.version;
-    if (!live && !sampler.connected && sampler.state != SamplerState::kRefused) continue;
-    SamplerOutcome outcome;
-    outcome.sampler = name;
-    outcome.state = live ? "live" : std::string(SamplerStateName(sampler.state));
-    outcome.refusals = sampler.reasons;
-    if (live) {
-      outcome.components_verified = sampler.components_verified;
-      outcome.components_total = sampler.components_total;
-    }
-    publish.outcomes[name] = std::move(outcome);
-  }
-  PublishOutcome answer;
-  answer.version = version.record.version;
-  answer.zero_change = version.record.zero_change;
-  answer.nan_elements = version.record.nan_elements;
-  for (auto& [name, outcome] : publish.outcomes) answer.samplers.push_back(std::move(outcome));
-  const ReplyTo reply = OutcomeReply(publish);
-  version.publish.reset();
-  Answer(m, reply, std::move(answer));
 }
 
 }  // namespace lockstep::core

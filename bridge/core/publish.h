@@ -10,9 +10,7 @@
 //
 // A trainer has one unsealed version at a time: offering another discards the first.
 
-#include <optional>
-#include <string>
-#include <vector>
+#include <cstdint>
 
 #include "bridge/core/state.h"
 
@@ -31,18 +29,6 @@ void DiscardUnsealed(Machine& m, const Refusal& why);
 // Marks `version` sealed with the digest in its record: durable, kept, compared, spooled,
 // rounds go on. `version.publish` must be set.
 void SealNow(Machine& m, Version& version);
-
-// A sampler's end of the publish of `version`; of no effect when nothing waits for it.
-void ReportOutcome(Machine& m, uint64_t version, const Sampler& sampler, std::string state,
-                   std::vector<Refusal> refusals);
-
-// The same for every publish that waits for this sampler, and for that of version `also`.
-void ReportToWaiting(Machine& m, const Sampler& sampler, const std::string& state,
-                     const std::vector<Refusal>& refusals,
-                     std::optional<uint64_t> also = std::nullopt);
-
-// Answers the publish when nothing is missing any more.
-void MaybeAnswerPublish(Machine& m, Version& version);
 
 inline constexpr uint64_t kMaxComponents = 262'144;
 

@@ -14,14 +14,14 @@
 namespace lockstep::core {
 namespace {
 
-bool Unsealed(VersionState state) {
-  return state == VersionState::kOffered || state == VersionState::kTransferring;
+bool Unsealed(VersionStage state) {
+  return state == VersionStage::kOffered || state == VersionStage::kTransferring;
 }
 
 void RestoreVersions(Machine& m, const std::map<uint64_t, Epoch>& epochs,
                      std::vector<VersionRecord> records) {
   for (VersionRecord& record : records) {
-    const std::optional<VersionState> state = VersionStateFromName(record.state);
+    const std::optional<VersionStage> state = VersionStageFromName(record.state);
     if (!state.has_value()) continue;
     const uint64_t number = record.version;
     Version version;
@@ -35,7 +35,7 @@ void RestoreVersions(Machine& m, const std::map<uint64_t, Epoch>& epochs,
       version.manifest = std::make_shared<const Manifest>();
     }
     version.record = std::move(record);
-    if (!Unsealed(*state) && *state != VersionState::kDiscarded) {
+    if (!Unsealed(*state) && *state != VersionStage::kDiscarded) {
       m.newest_sealed = std::max(m.newest_sealed.value_or(0), number);
     }
     m.versions[number] = std::move(version);
@@ -96,8 +96,8 @@ void LoadSpools(Machine& m) {
     Version& version = it->second;
     if (!version.record.on_disk) continue;
     const bool usable = !version.manifest->tensors.empty() && wanted < m.config.kept_versions &&
-                        version.state != VersionState::kRetired &&
-                        version.state != VersionState::kDiscarded;
+                        version.state != VersionStage::kRetired &&
+                        version.state != VersionStage::kDiscarded;
     if (!usable) {
       version.record.on_disk = false;
       Emit(m, SpoolDrop{it->first});
@@ -145,7 +145,7 @@ void StartMachine(Machine& m) {
   m.started_ms = m.time.now_ms;
   for (auto& [number, version] : m.versions) {
     if (!Unsealed(version.state)) continue;
-    version.state = VersionState::kDiscarded;
+    version.state = VersionStage::kDiscarded;
     RecordVersion(m, version);
     RecordEvent(m, "discard", VersionSubject(number), "the bridge stopped before it was sealed");
   }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bridge/core/emit.h"
+#include "bridge/core/outcomes.h"
 #include "bridge/core/publish.h"
 #include "bridge/core/retention.h"
 #include "bridge/core/rounds.h"
@@ -55,9 +56,9 @@ void TakeUpClaim(Machine& m, Sampler& sampler) {
   const std::optional<LiveClaim> claim = std::exchange(sampler.claim, std::nullopt);
   if (!claim.has_value() || sampler.live_version.has_value()) return;
   Version* version = Find(m.versions, claim->version);
-  const bool known = version != nullptr && version->state != VersionState::kOffered &&
-                     version->state != VersionState::kTransferring &&
-                     version->state != VersionState::kDiscarded;
+  const bool known = version != nullptr && version->state != VersionStage::kOffered &&
+                     version->state != VersionStage::kTransferring &&
+                     version->state != VersionStage::kDiscarded;
   if (!known || !GenuineClaim(m, sampler, *claim)) {
     RecordEvent(m, "claim", SamplerSubject(sampler.name),
                 absl::StrCat("its claim to serve version ", claim->version,

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "bridge/core/arenas.h"
 #include "bridge/core/emit.h"
-#include "bridge/core/publish.h"
+#include "bridge/core/outcomes.h"
 
 namespace lockstep::core {
 namespace {
@@ -37,12 +37,12 @@ void DropBytes(Machine& m, uint64_t number, Version& version) {
 }
 
 void MaybeRetire(Machine& m, uint64_t number, Version& version) {
-  const bool over = version.state == VersionState::kSealed ||
-                    version.state == VersionState::kVerified ||
-                    version.state == VersionState::kLive;
+  const bool over = version.state == VersionStage::kSealed ||
+                    version.state == VersionStage::kVerified ||
+                    version.state == VersionStage::kLive;
   if (!over || version.bytes_held || !version.live_on.empty()) return;
   if (m.newest_sealed == number && !version.retired_by_operator) return;
-  version.state = VersionState::kRetired;
+  version.state = VersionStage::kRetired;
   RecordVersion(m, version);
   RecordEvent(m, "retire", VersionSubject(number),
               "no sampler serves it and its bytes are no longer kept");
@@ -52,8 +52,8 @@ void MaybeRetire(Machine& m, uint64_t number, Version& version) {
 void ForgetOldest(Machine& m) {
   for (auto it = m.versions.begin();
        it != m.versions.end() && m.versions.size() > kMaxVersionsInMemory;) {
-    const VersionState state = it->second.state;
-    const bool done = state == VersionState::kRetired || state == VersionState::kDiscarded;
+    const VersionStage state = it->second.state;
+    const bool done = state == VersionStage::kRetired || state == VersionStage::kDiscarded;
     it = done && !InUse(m, it->first, it->second) ? m.versions.erase(it) : std::next(it);
   }
 }

@@ -24,8 +24,8 @@ bool EverSealed(const Machine& m, uint64_t number) {
   if (version == nullptr) {
     return std::binary_search(m.live_versions.begin(), m.live_versions.end(), number);
   }
-  return version->state == VersionState::kSealed || version->state == VersionState::kVerified ||
-         version->state == VersionState::kLive || version->state == VersionState::kRetired;
+  return version->state == VersionStage::kSealed || version->state == VersionStage::kVerified ||
+         version->state == VersionStage::kLive || version->state == VersionStage::kRetired;
 }
 
 AdmissionPolicy PolicyOf(const Machine& m) {

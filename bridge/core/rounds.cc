@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "bridge/core/arenas.h"
 #include "bridge/core/emit.h"
-#include "bridge/core/publish.h"
+#include "bridge/core/outcomes.h"
 #include "bridge/core/retention.h"
 #include "bridge/core/tickets.h"
 #include "bridge/core/verification.h"
@@ -71,8 +71,8 @@ void RememberLive(Machine& m, Version& version) {
   const uint64_t number = version.record.version;
   const auto at = std::lower_bound(m.live_versions.begin(), m.live_versions.end(), number);
   if (at == m.live_versions.end() || *at != number) m.live_versions.insert(at, number);
-  if (version.state != VersionState::kLive) {
-    version.state = VersionState::kLive;
+  if (version.state != VersionStage::kLive) {
+    version.state = VersionStage::kLive;
     RecordVersion(m, version);
   }
 }

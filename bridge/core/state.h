@@ -22,6 +22,7 @@
 #include "bridge/core/timers.h"
 #include "policy/contract.h"
 #include "policy/protocol.h"
+#include "policy/version_ledger.h"
 
 namespace lockstep::core {
 
@@ -96,19 +97,6 @@ struct Arena {
 
 // ---------------------------------------------------------------- versions
 
-enum class VersionState {
-  kOffered,
-  kTransferring,
-  kSealed,
-  kVerified,
-  kLive,
-  kRetired,
-  kDiscarded,
-};
-
-absl::string_view VersionStateName(VersionState state);
-std::optional<VersionState> VersionStateFromName(absl::string_view name);
-
 // Is the kept copy known to be the trainer's bytes? Asked once, before any digest of the
 // copy stands in for the trainer's.
 enum class CopyProof { kUnknown, kRunning, kProven, kBroken };
@@ -131,7 +119,7 @@ struct Publish {
 
 struct Version {
   VersionRecord record;  // its `state` is set from `state` when it is written
-  VersionState state = VersionState::kOffered;
+  VersionStage state = VersionStage::kOffered;
   std::shared_ptr<const Manifest> manifest;
   std::string contract_id;
   std::string contract_short;

@@ -11,7 +11,7 @@ VersionStatus StatusOf(const Version& version) {
   VersionStatus status;
   status.version = record.version;
   status.epoch = record.epoch;
-  status.state = std::string(VersionStateName(version.state));
+  status.state = std::string(VersionStageName(version.state));
   status.manifest_root = record.digest.manifest_root;
   status.contract_short = version.contract_short;
   status.bytes = record.bytes;

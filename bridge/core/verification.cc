@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "bridge/core/emit.h"
 #include "bridge/core/operators.h"
-#include "bridge/core/publish.h"
+#include "bridge/core/outcomes.h"
 #include "bridge/core/retention.h"
 #include "bridge/core/rounds.h"
 
@@ -155,8 +155,8 @@ void CheckVerified(Machine& m, Sampler& sampler) {
   round.phase = RoundPhase::kActivating;
   sampler.state = SamplerState::kActivating;
   SetRoundDeadline(m, round);
-  if (version.state == VersionState::kSealed) {
-    version.state = VersionState::kVerified;
+  if (version.state == VersionStage::kSealed) {
+    version.state = VersionStage::kVerified;
     RecordVersion(m, version);
   }
   RecordEvent(m, "verify", SamplerSubject(sampler.name),
