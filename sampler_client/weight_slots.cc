@@ -1,5 +1,6 @@
 #include "sampler_client/weight_slots.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,10 +18,8 @@ WeightSlots::WeightSlots(OnReleased on_released) : on_released_(std::move(on_rel
 WeightSlots::~WeightSlots() {
   DropStaged();
   Deactivate();
-  const auto all_free = [this]()
-                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return free_[0] && free_[1]; };
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&all_free));
+  std::unique_lock<std::mutex> lock(mutex_);
+  freed_.wait(lock, [this] { return free_[0] && free_[1]; });
 }
 
 // The reader counts itself, then looks again whether the slot is still the current one; the
@@ -60,12 +59,14 @@ void WeightSlots::GiveBack(int slot) {
   gone = ServedVersion();
   // Before the slot is free: nothing runs after the destructor has seen it free.
   if (on_released_) on_released_(version, arena_id);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   free_[slot] = true;
+  // Under the lock: the destructor may run as soon as it is dropped.
+  freed_.notify_all();
 }
 
 absl::Status WeightSlots::Stage(ServedVersion version) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (staged_ != kNone) {
     return absl::FailedPreconditionError(absl::StrCat("version ", slots_[staged_].version.version,
                                                       " is staged; flip or drop it first"));
@@ -87,24 +88,28 @@ absl::Status WeightSlots::Stage(ServedVersion version) {
 }
 
 absl::Status WeightSlots::WaitUntilFree(absl::Time deadline) {
-  const auto any_free = [this]()
-                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return free_[0] || free_[1]; };
-  absl::MutexLock lock(&mutex_);
-  if (mutex_.AwaitWithDeadline(absl::Condition(&any_free), deadline)) return absl::OkStatus();
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto any_free = [this] { return free_[0] || free_[1]; };
+  for (absl::Duration left; (left = deadline - absl::Now()) > absl::ZeroDuration();) {
+    // In slices, since an infinite deadline has no std::chrono twin.
+    const auto slice = absl::ToChronoMilliseconds(std::min(left, absl::Minutes(1)));
+    if (freed_.wait_for(lock, slice, any_free)) return absl::OkStatus();
+  }
+  if (any_free()) return absl::OkStatus();
   return absl::DeadlineExceededError(
       "both slots are in use: readers still hold the version before the one served; release "
       "their guards");
 }
 
 const ServedVersion* WeightSlots::staged() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return staged_ == kNone ? nullptr : &slots_[staged_].version;
 }
 
 void WeightSlots::DropStaged() {
   int slot = kNone;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     slot = std::exchange(staged_, kNone);
   }
   if (slot != kNone) GiveBack(slot);
@@ -113,7 +118,7 @@ void WeightSlots::DropStaged() {
 absl::Status WeightSlots::Flip() {
   int slot = kNone;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     slot = std::exchange(staged_, kNone);
   }
   if (slot == kNone) return absl::FailedPreconditionError("no version is staged");

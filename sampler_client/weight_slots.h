@@ -17,15 +17,15 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "bridge/transport/transport.h"
@@ -143,9 +143,12 @@ class WeightSlots {
   std::array<Slot, 2> slots_;
   std::atomic<int> current_{kNone};
 
-  mutable absl::Mutex mutex_;
-  std::array<bool, 2> free_ ABSL_GUARDED_BY(mutex_) = {true, true};
-  int staged_ ABSL_GUARDED_BY(mutex_) = kNone;
+  // Not absl's: thread checkers do not see through the system's Abseil.
+  mutable std::mutex mutex_;
+  std::condition_variable freed_;
+  // Guarded by mutex_.
+  std::array<bool, 2> free_ = {true, true};
+  int staged_ = kNone;
 };
 
 }  // namespace lockstep

@@ -5,28 +5,29 @@
 namespace lockstep::transport {
 
 void RoundFeed::Advance(uint64_t bytes_ready) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (bytes_ready > bytes_ready_.load(std::memory_order_relaxed)) {
     bytes_ready_.store(bytes_ready, std::memory_order_release);
+    changed_.notify_all();
   }
 }
 
 void RoundFeed::Cancel(absl::Status why) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (cancelled_.load(std::memory_order_relaxed)) return;
   why_ = std::move(why);
   cancelled_.store(true, std::memory_order_release);
+  changed_.notify_all();
 }
 
 absl::Status RoundFeed::status() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return why_;
 }
 
 absl::Status RoundFeed::WaitUntilReady(uint64_t bytes) {
-  const auto over = [this, bytes] { return cancelled() || bytes_ready() >= bytes; };
-  absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&over));
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this, bytes] { return cancelled() || bytes_ready() >= bytes; });
   return why_;
 }
 

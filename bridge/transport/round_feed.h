@@ -10,11 +10,11 @@
 //   absl::Status status = feed.WaitUntilReady(total_bytes);      // worker
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 
 namespace lockstep::transport {
 
@@ -38,8 +38,9 @@ class RoundFeed {
   absl::Status WaitUntilReady(uint64_t bytes);
 
  private:
-  mutable absl::Mutex mutex_;
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::Status why_;  // guarded by mutex_
   // Written under the mutex, read without it.
   std::atomic<uint64_t> bytes_ready_;
   std::atomic<bool> cancelled_{false};
