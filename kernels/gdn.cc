@@ -33,29 +33,38 @@ const void* Advanced(const void* base, FloatType type, int64_t elements) {
 
 }  // namespace
 
-absl::Status CheckGdnParams(const GdnParams& p) {
+absl::Status CheckGdnShape(const GdnParams& p) {
   if (absl::Status status = CheckTypes(p); !status.ok()) return status;
   if (p.batch != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("gdn: expected a batch of 1, got ", p.batch, "; call once for each document"));
   }
   const auto in = [](int64_t x, int64_t limit) { return x >= 1 && x <= limit; };
-  if (p.tokens < 1 || !in(p.key_heads, kGdnMaxHeads) || !in(p.value_heads, kGdnMaxHeads) ||
+  if (!in(p.key_heads, kGdnMaxHeads) || !in(p.value_heads, kGdnMaxHeads) ||
       !in(p.key_dim, kGdnMaxHeadDim) || !in(p.value_dim, kGdnMaxHeadDim)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gdn: expected q, k [T,Hk,K] and v [T,Hv,V] with T >= 1, 1 to ", kGdnMaxHeads,
-        " heads and K, V of 1 to ", kGdnMaxHeadDim, ", got T=", p.tokens, " Hk=", p.key_heads,
-        " Hv=", p.value_heads, " K=", p.key_dim, " V=", p.value_dim));
+    return absl::InvalidArgumentError(
+        absl::StrCat("gdn: expected q, k [T,Hk,K] and v [T,Hv,V] with 1 to ", kGdnMaxHeads,
+                     " heads and K, V of 1 to ", kGdnMaxHeadDim, ", got Hk=", p.key_heads,
+                     " Hv=", p.value_heads, " K=", p.key_dim, " V=", p.value_dim));
   }
-  if (p.q == nullptr || p.k == nullptr || p.v == nullptr || p.g == nullptr || p.beta == nullptr ||
-      p.o == nullptr || p.state == nullptr) {
-    return absl::InvalidArgumentError("gdn: expected non-null q, k, v, g, beta, o and state");
-  }
+  if (p.state == nullptr) return absl::InvalidArgumentError("gdn: expected a non-null state");
   if (p.document_offset < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("gdn: expected an offset of at least 0, got ", p.document_offset));
   }
   return CheckFpEnvironment();
+}
+
+absl::Status CheckGdnTokens(const GdnParams& p) {
+  if (p.tokens < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gdn: expected at least 1 token, got T=", p.tokens));
+  }
+  if (p.q == nullptr || p.k == nullptr || p.v == nullptr || p.g == nullptr || p.beta == nullptr ||
+      p.o == nullptr) {
+    return absl::InvalidArgumentError("gdn: expected non-null q, k, v, g, beta and o");
+  }
+  return absl::OkStatus();
 }
 
 GdnHead GdnHeadOf(const GdnParams& p, int64_t head, int64_t first, int64_t count) {
@@ -102,7 +111,8 @@ absl::Status ForEachGdnHead(const GdnParams& p,
 }
 
 absl::Status Gdn(const GdnParams& p) {
-  if (absl::Status status = CheckGdnParams(p); !status.ok()) return status;
+  if (absl::Status status = CheckGdnShape(p); !status.ok()) return status;
+  if (absl::Status status = CheckGdnTokens(p); !status.ok()) return status;
   if (p.program == GdnProgram::kChunk64 && p.document_offset % kGdnChunk != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("gdn: ", kGdnChunk64Id, " expects a start on the document's grid of ",

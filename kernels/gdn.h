@@ -60,8 +60,10 @@ struct GdnParams {
 // CheckFpEnvironment. Nothing is written then.
 absl::Status Gdn(const GdnParams& params);
 
-// What Gdn checks, but for `program`'s own conditions; for programs built on it.
-absl::Status CheckGdnParams(const GdnParams& params);
+// What Gdn checks but for the program's own conditions: everything that does not depend on tokens
+// (types, batch, heads, dims, state, floating-point environment), and the rest.
+absl::Status CheckGdnShape(const GdnParams& params);
+absl::Status CheckGdnTokens(const GdnParams& params);
 
 // The engine's view of value head `head`, over tokens [first, first + count).
 GdnHead GdnHeadOf(const GdnParams& params, int64_t head, int64_t first, int64_t count);
