@@ -8,6 +8,7 @@
 #include "kernels/exact_fma.h"
 #include "kernels/exact_simd-inl.h"
 #include "kernels/float_formats.h"
+#include "kernels/half_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::kernels {
@@ -25,13 +26,13 @@ void Token(const void* const rows[4], const float* taps, size_t channels, void* 
     for (size_t j = 0; j < 4; ++j) {
       const auto tap = hn::LoadU(d, taps + j * channels + c);
       if constexpr (Format::kType == FloatType::kBf16) {
-        sum = FusedMulAdd(d, tap, LoadBf16(d, row(j) + c), sum);
+        sum = FusedMulAdd(d, tap, LoadHalf<Bf16>(d, row(j) + c), sum);
       } else {
         sum = FusedMulAdd(d, tap, hn::LoadU(d, row(j) + c), sum);
       }
     }
     if constexpr (Format::kType == FloatType::kBf16) {
-      StoreBf16(d, sum, to + c);
+      StoreHalf<Bf16>(d, sum, to + c);
     } else {
       const auto nan =
           hn::BitCast(d, hn::Set(hn::RebindToUnsigned<decltype(d)>(), uint32_t{kF32CanonicalNan}));
