@@ -111,10 +111,16 @@ absl::Status ControlChannel::Send(const Envelope& envelope) {
 absl::StatusOr<std::optional<Envelope>> ControlChannel::Receive(
     std::chrono::steady_clock::time_point deadline) {
   for (;;) {
+    if (!held_error_.ok()) return std::exchange(held_error_, absl::OkStatus());
     LOCKSTEP_ASSIGN_OR_RETURN(std::optional<Envelope> envelope, TakeMessage());
-    if (envelope.has_value()) return envelope;
-    LOCKSTEP_ASSIGN_OR_RETURN(const bool changed, TakeConnectionEvents());
-    if (changed) return std::optional<Envelope>();
+    // After the message: the connection it came over was made before, so connections() counts it.
+    const absl::StatusOr<bool> changed = TakeConnectionEvents();
+    if (envelope.has_value()) {
+      if (!changed.ok()) held_error_ = changed.status();
+      return envelope;
+    }
+    if (!changed.ok()) return changed.status();
+    if (*changed) return std::optional<Envelope>();
 
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());

@@ -69,7 +69,9 @@ class ControlChannel {
   // Makes the Receive in progress, or the next one, return.
   void Wake();
 
-  // How often a connection was made (and authenticated), for noticing that one was lost.
+  // How often a connection was made (and authenticated), for noticing that one was lost: look
+  // after every Receive, with a message too. At least the connection the message came over
+  // is counted.
   uint64_t connections() const { return connections_; }
   bool connected() const { return connected_; }
 
@@ -89,6 +91,7 @@ class ControlChannel {
   bool connected_ = false;
   bool uses_keys_;
   int failed_handshakes_ = 0;  // in a row
+  absl::Status held_error_;    // of the connection, while a message was handed out first
 };
 
 }  // namespace lockstep::transport
