@@ -51,35 +51,33 @@ class LocalCpGroup::LocalRank : public CpExchange {
   const int size_;
 };
 
-LocalCpGroup::LocalCpGroup(int size, absl::Duration timeout) : timeout_(timeout) {
+LocalCpGroup::LocalCpGroup(int size, std::chrono::milliseconds timeout) : timeout_(timeout) {
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<LocalRank>(*this, rank, size));
   }
 }
 
 void LocalCpGroup::Abort(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (aborted_.ok()) aborted_ = status;
+  changed_.notify_all();
 }
 
 absl::Status LocalCpGroup::Put(int from, int to, absl::Span<const uint8_t> data) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (!aborted_.ok()) return aborted_;
   boxes_[{from, to}].emplace_back(data.begin(), data.end());
+  changed_.notify_all();
   return absl::OkStatus();
 }
 
 absl::Status LocalCpGroup::Take(int from, int to, absl::Span<uint8_t> data) {
-  absl::MutexLock lock(&mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   auto& box = boxes_[{from, to}];
-  const auto ready = [&] {
-    mutex_.AssertHeld();
-    return !box.empty() || !aborted_.ok();
-  };
-  if (!mutex_.AwaitWithTimeout(absl::Condition(&ready), timeout_)) {
+  if (!changed_.wait_for(lock, timeout_, [&] { return !box.empty() || !aborted_.ok(); })) {
     return absl::DeadlineExceededError(absl::StrCat("exchange: rank ", to,
                                                     " heard nothing from rank ", from, " for ",
-                                                    absl::FormatDuration(timeout_)));
+                                                    timeout_.count(), " ms"));
   }
   if (!aborted_.ok()) return aborted_;
   const std::vector<uint8_t> message = std::move(box.front());

@@ -185,6 +185,17 @@ TEST(GdnCpTest, AWrongReceiptOrStateStopsTheReceiverBeforeItComputes) {
   }
 }
 
+TEST(LocalCpGroupTest, SilenceEndsInADeadlineAndOtherLengthsAreDataLoss) {
+  LocalCpGroup group(2, std::chrono::milliseconds(20));
+  std::vector<uint8_t> bytes(3);
+  EXPECT_EQ(group.Rank(0).Receive(1, absl::MakeSpan(bytes)).code(),
+            absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(group.Rank(1).Send(0, {bytes.data(), 2}).ok());
+  EXPECT_EQ(group.Rank(0).Receive(1, absl::MakeSpan(bytes)).code(), absl::StatusCode::kDataLoss);
+  group.Abort(absl::AbortedError("a rank failed"));
+  EXPECT_EQ(group.Rank(0).Send(1, bytes).code(), absl::StatusCode::kAborted);
+}
+
 TEST(GdnCpTest, ReceiptsNameTheFieldThatIsWrong) {
   GdnCase c(64, 1, 2, 4, 4, 1);
   const GdnParams shape = c.Params(GdnProgram::kChunk64);
