@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bridge/transport/chunk_memory.h"
 #include "policy/status_macros.h"
 
 namespace lockstep::transport {
@@ -35,6 +36,7 @@ absl::Status CheckBulkOptions(const BulkOptions& options) {
 }
 
 absl::StatusOr<BulkConnection> BulkConnection::Open(const BulkEndpoint& endpoint) {
+  KeepChunkMemory();
   LOCKSTEP_ASSIGN_OR_RETURN(ZmqContext context, ZmqContext::Create());
   LOCKSTEP_ASSIGN_OR_RETURN(ZmqSocket socket, ZmqSocket::Create(context, ZMQ_DEALER));
   LOCKSTEP_RETURN_IF_ERROR(socket.SetText(ZMQ_PLAIN_USERNAME, kBulkUser));

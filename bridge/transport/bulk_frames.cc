@@ -1,7 +1,14 @@
 #include "bridge/transport/bulk_frames.h"
 
+// The dispatching twin uses AVX2 or AVX-512 where present, over twice as fast as the baseline.
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+#define LOCKSTEP_XXH3_64BITS XXH3_64bits_dispatch
+#else
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+#define LOCKSTEP_XXH3_64BITS XXH3_64bits
+#endif
 
 #include <algorithm>
 
@@ -73,7 +80,7 @@ absl::StatusOr<BulkHeader> DecodeBulkHeader(absl::Span<const uint8_t> bytes, con
 }
 
 uint64_t PayloadHash(absl::Span<const uint8_t> payload) {
-  return XXH3_64bits(payload.data(), payload.size());
+  return LOCKSTEP_XXH3_64BITS(payload.data(), payload.size());
 }
 
 std::string BulkPassword(const Digest256& key) {

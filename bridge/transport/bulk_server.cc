@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bridge/transport/chunk_memory.h"
 #include "policy/status_macros.h"
 
 namespace lockstep::transport {
@@ -52,6 +53,7 @@ BulkServer::BulkServer(ZmqContext context, ZmqSocket door, ZmqSocket router, con
 absl::StatusOr<std::unique_ptr<BulkServer>> BulkServer::Listen(const std::string& address,
                                                                const Digest256& key,
                                                                ArenaStore& store) {
+  KeepChunkMemory();
   LOCKSTEP_ASSIGN_OR_RETURN(ZmqContext context, ZmqContext::Create());
   LOCKSTEP_ASSIGN_OR_RETURN(ZmqSocket door, ZmqSocket::Create(context, ZMQ_ROUTER));
   // Before the port is bound: without a handler libzmq could not check a password.

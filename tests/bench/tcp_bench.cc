@@ -1,23 +1,28 @@
 // Speed of the bulk port beside a raw socket, both over loopback in the same run.
 // Prints one JSON object:
-//   {"bytes": N, "chunk_bytes": C, "credit": K, "raw_gbytes_per_s", "read_gbytes_per_s",
-//    "read_ratio", "write_gbytes_per_s", "write_ratio"}
+//   {"bytes": N, "chunk_bytes": C, "credit": K, "raw_gbytes_per_s", "raw_cpu_s_per_gbyte",
+//    "read_gbytes_per_s", "read_cpu_s_per_gbyte", "read_ratio",
+//    "write_gbytes_per_s", "write_cpu_s_per_gbyte", "write_ratio"}
 // raw: one thread sends N bytes, another receives them into one buffer of 1 MiB. read:
 // BulkReader from a BulkServer into memory that was written before. write: BulkWriter into an
-// arena of the server's. Each is the best of --runs.
+// arena of the server's. Each is the best of --runs. CPU time is of the whole process, all threads:
+// it tells changes apart on a machine whose cores are shared.
 //
 // Example:
 //   bazel run --config=opt //tests/bench:tcp_bench -- --bytes=1073741824
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -40,14 +45,31 @@ constexpr uint64_t kArena = 1;
 const Digest256 kKey{1};
 const Incarnation kPeer{1};
 
+struct Rate {
+  double gbytes_per_s = 0;
+  double cpu_s_per_gbyte = 1e9;
+};
+
+double CpuSeconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 // Zero when a pass fails.
-double Best(uint64_t bytes, int runs, absl::FunctionRef<bool()> pass) {
-  double best = 0;
+Rate Best(uint64_t bytes, int runs, absl::FunctionRef<bool()> pass) {
+  const double gbytes = static_cast<double>(bytes) * 1e-9;
+  Rate best;
   for (int i = 0; i < runs; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    if (!pass()) return 0;
+    const double cpu_start = CpuSeconds();
+    if (!pass()) return Rate();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    best = std::max(best, static_cast<double>(bytes) / seconds.count() * 1e-9);
+    best.gbytes_per_s = std::max(best.gbytes_per_s, gbytes / seconds.count());
+    best.cpu_s_per_gbyte = std::min(best.cpu_s_per_gbyte, (CpuSeconds() - cpu_start) / gbytes);
   }
   return best;
 }
@@ -102,14 +124,14 @@ int Main(uint64_t bytes, int runs, const BulkOptions& options) {
   }
   RoundFeed feed(bytes);
   absl::Status last;
-  const double raw = Best(bytes, runs, [&] { return RawPass(bytes, memory); });
-  const double read = Best(bytes, runs, [&] {
+  const Rate raw = Best(bytes, runs, [&] { return RawPass(bytes, memory); });
+  const Rate read = Best(bytes, runs, [&] {
     server.With([&](ArenaStore& store) { store.SetServeMark(kArena, bytes); });
     uint64_t done = 0;
     last = reader->Fetch(kArena, absl::MakeSpan(memory), feed, done);
     return last.ok();
   });
-  const double write = Best(bytes, runs, [&] {
+  const Rate write = Best(bytes, runs, [&] {
     // A mark that goes down starts an upload anew.
     server.With([&](ArenaStore& store) {
       store.SetServeMark(kArena, bytes);
@@ -121,17 +143,18 @@ int Main(uint64_t bytes, int runs, const BulkOptions& options) {
     return last.ok();
   });
   if (!last.ok()) std::cerr << last << "\n";
-  std::cout << nlohmann::json{{"bytes", bytes},
-                              {"chunk_bytes", options.chunk_bytes},
-                              {"credit", options.credit},
-                              {"raw_gbytes_per_s", raw},
-                              {"read_gbytes_per_s", read},
-                              {"read_ratio", raw > 0 ? read / raw : 0},
-                              {"write_gbytes_per_s", write},
-                              {"write_ratio", raw > 0 ? write / raw : 0}}
-                   .dump()
-            << "\n";
-  return raw > 0 && read > 0 && write > 0 ? 0 : 1;
+  nlohmann::json out = {
+      {"bytes", bytes}, {"chunk_bytes", options.chunk_bytes}, {"credit", options.credit}};
+  for (const auto& [name, rate] :
+       {std::pair<std::string, Rate>("raw", raw), {"read", read}, {"write", write}}) {
+    out[name + "_gbytes_per_s"] = rate.gbytes_per_s;
+    out[name + "_cpu_s_per_gbyte"] = rate.cpu_s_per_gbyte;
+    if (name != "raw" && raw.gbytes_per_s > 0) {
+      out[name + "_ratio"] = rate.gbytes_per_s / raw.gbytes_per_s;
+    }
+  }
+  std::cout << out.dump() << "\n";
+  return raw.gbytes_per_s > 0 && read.gbytes_per_s > 0 && write.gbytes_per_s > 0 ? 0 : 1;
 }
 
 }  // namespace
