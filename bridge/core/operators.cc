@@ -8,6 +8,7 @@
 #include "bridge/core/arenas.h"
 #include "bridge/core/emit.h"
 #include "bridge/core/publish.h"
+#include "bridge/core/registration.h"
 #include "bridge/core/retention.h"
 #include "bridge/core/rollouts.h"
 #include "bridge/core/rounds.h"
@@ -148,12 +149,14 @@ void Release(Machine& m, const ReplyTo& reply, const std::string& name) {
                                 SamplerStateName(sampler->state)));
   }
   sampler->reasons.clear();
-  sampler->state = sampler->connected ? SamplerState::kAssigned : SamplerState::kGone;
+  sampler->state = SamplerState::kGone;
   ClearAlarm(m, SamplerSubject(name));
   RecordSampler(m, *sampler);
   RecordEvent(m, "release", SamplerSubject(name), "an operator released it from quarantine");
   SendTo(m, SamplerKey(*sampler), Unfence{});
-  ScheduleSampler(m, *sampler);
+  if (sampler->connected && sampler->contract.has_value()) {
+    EvaluateSampler(m, *sampler, {SamplerKey(*sampler), 0});
+  }
   Answer(m, reply,
          ActReply{true, sampler->connected
                             ? absl::StrCat("sampler '", name, "' is released and synced anew")

@@ -95,6 +95,22 @@ TEST_F(OperatorsTest, ReleaseFromQuarantineSyncsAnew) {
   EXPECT_FALSE(Act(OperatorAction::kQuarantineRelease, "s1").done);
 }
 
+TEST_F(OperatorsTest, AnotherContractIsNoWayOutOfQuarantine) {
+  sampler_.corrupt_installs = 3;
+  Publish(1);
+  sampler_.contract = ModelContract(2);
+  sampler_.Connect();
+  world_.Settle();
+  EXPECT_EQ(world_.StatusOf("s1").state, "quarantined");
+  EXPECT_TRUE(Act(OperatorAction::kQuarantineRelease, "s1").done);
+  EXPECT_EQ(world_.StatusOf("s1").state, "refused");
+  EXPECT_EQ(sampler_.live_version, std::nullopt);
+  sampler_.contract = ModelContract();
+  sampler_.Connect();
+  world_.Settle();
+  EXPECT_EQ(sampler_.live_version, 1u);
+}
+
 TEST_F(OperatorsTest, OnlyOperatorsAct) {
   sampler_.Request(OperatorAct{OperatorAction::kShutdown, ""});
   world_.Settle();

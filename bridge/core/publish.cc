@@ -36,6 +36,10 @@ std::optional<Refusal> CheckOffer(const Machine& m, const Session& session, cons
   if (std::optional<Refusal> refusal = CheckWriter(m, session, offer)) return refusal;
   const Epoch& epoch = m.epochs.at(m.trainer->epoch);
   const std::string subject = VersionSubject(offer.version);
+  if (offer.version > kMaxVersionNumber) {
+    return Refusal{RefusalCode::kLimitExceeded, subject,
+                   absl::StrCat("version numbers go up to ", kMaxVersionNumber)};
+  }
   if (offer.source_role != epoch.record.source_role) {
     return Refusal{RefusalCode::kWrongSourceRole, subject,
                    absl::StrCat("offered as ", SourceRoleName(offer.source_role),
@@ -194,6 +198,8 @@ void SealAgain(Machine& m, const ReplyTo& reply, Version& version, const SealVer
     version.arena = repeat->arena;
     version.bytes_held = true;
     version.proof = CopyProof::kUnknown;
+    version.from_spool = false;
+    ClearAlarm(m, VersionSubject(seal.version));
     SetReady(m, *version.arena, version.record.bytes);
   } else if (moved) {
     UnholdArena(m, *repeat->arena, seal.version);

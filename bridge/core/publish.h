@@ -30,6 +30,8 @@ void DiscardUnsealed(Machine& m, const Refusal& why);
 // rounds go on. `version.publish` must be set.
 void SealNow(Machine& m, Version& version);
 
+// Leaves room for rollbacks, which take the next number.
+inline constexpr uint64_t kMaxVersionNumber = uint64_t{1} << 62;
 inline constexpr uint64_t kMaxComponents = 262'144;
 
 }  // namespace lockstep::core

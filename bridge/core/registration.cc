@@ -44,6 +44,11 @@ void RefuseSampler(Machine& m, Sampler& sampler, const ReplyTo& reply,
                    std::vector<Refusal> reasons) {
   if (sampler.round.has_value()) AbortRound(m, sampler, reasons.front());
   ClearLive(m, sampler);
+  if (sampler.state == SamplerState::kQuarantined) {
+    // Stating another contract is no way out of quarantine.
+    Refuse(m, reply, SamplerSubject(sampler.name), std::move(reasons));
+    return;
+  }
   sampler.state = SamplerState::kRefused;
   sampler.reasons = reasons;
   RecordSampler(m, sampler);
@@ -95,25 +100,6 @@ void AgreeSampler(Machine& m, const Epoch& epoch, Sampler& sampler, const ReplyT
   RecordEvent(m, "agree", SamplerSubject(sampler.name),
               absl::StrCat("agrees on contract ", epoch.contract_short));
   ScheduleSampler(m, sampler);
-}
-
-void EvaluateSampler(Machine& m, Sampler& sampler, const ReplyTo& reply) {
-  const Epoch* epoch = ReferenceEpoch(m);
-  if (epoch == nullptr) {
-    sampler.state = SamplerState::kWaiting;
-    sampler.note = "no trainer has stated a contract yet";
-    RecordSampler(m, sampler);
-    Answer(m, reply, Registered{0, sampler.contract_id, sampler.contract_short, true});
-    RecordEvent(m, "register", SamplerSubject(sampler.name),
-                "waits for a trainer to state a contract");
-    return;
-  }
-  std::vector<Refusal> differences = Differences(*epoch, sampler);
-  if (!differences.empty()) {
-    RefuseSampler(m, sampler, reply, std::move(differences));
-  } else {
-    AgreeSampler(m, *epoch, sampler, reply);
-  }
 }
 
 // A new trainer may have changed what everyone is compared with.
@@ -169,6 +155,25 @@ void ReplaceWriter(Machine& m, const Session& session, uint64_t epoch) {
 }
 
 }  // namespace
+
+void EvaluateSampler(Machine& m, Sampler& sampler, const ReplyTo& reply) {
+  const Epoch* epoch = ReferenceEpoch(m);
+  if (epoch == nullptr) {
+    if (sampler.state != SamplerState::kQuarantined) sampler.state = SamplerState::kWaiting;
+    sampler.note = "no trainer has stated a contract yet";
+    RecordSampler(m, sampler);
+    Answer(m, reply, Registered{0, sampler.contract_id, sampler.contract_short, true});
+    RecordEvent(m, "register", SamplerSubject(sampler.name),
+                "waits for a trainer to state a contract");
+    return;
+  }
+  std::vector<Refusal> differences = Differences(*epoch, sampler);
+  if (!differences.empty()) {
+    RefuseSampler(m, sampler, reply, std::move(differences));
+  } else {
+    AgreeSampler(m, *epoch, sampler, reply);
+  }
+}
 
 EpochReading ReadEpoch(EpochRecord record) {
   EpochReading reading;

@@ -17,6 +17,10 @@ void HandleRegisterTrainer(Machine& m, const Session& session, const ReplyTo& re
 void HandleRegisterSampler(Machine& m, const Session& session, const ReplyTo& reply,
                            const RegisterSampler& message);
 
+// Compares a connected sampler with the newest trainer: waits, agrees or refuses. `reply`
+// with seq 0 is unsolicited. `sampler.contract` must be set.
+void EvaluateSampler(Machine& m, Sampler& sampler, const ReplyTo& reply);
+
 // The writing trainer's connection is gone.
 void TrainerLost(Machine& m, const Session& session, const std::string& reason);
 

@@ -1,6 +1,7 @@
 #include "bridge/core/retention.h"
 
-#include <vector>
+#include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "bridge/core/arenas.h"
@@ -29,6 +30,7 @@ void DropBytes(Machine& m, uint64_t number, Version& version) {
   if (version.arena.has_value()) UnholdArena(m, *version.arena, number);
   version.arena.reset();
   version.bytes_held = false;
+  ClearAlarm(m, VersionSubject(number));
   version.key_given.clear();
   version.key_spent = true;
   if (version.record.on_disk) Emit(m, SpoolDrop{number});
@@ -72,12 +74,14 @@ Version* NewestServable(Machine& m) {
 }
 
 void Retain(Machine& m) {
+  // The newest version is always needed: samplers have yet to take it.
+  const uint64_t wanted_versions = std::max<uint64_t>(1, m.config.kept_versions);
   uint64_t kept = 0;
   for (auto it = m.versions.rbegin(); it != m.versions.rend(); ++it) {
     Version& version = it->second;
     if (m.in_flight == it->first) continue;
     if (version.bytes_held || version.spool_load_arena != 0) {
-      const bool wanted = kept < m.config.kept_versions && !version.retired_by_operator;
+      const bool wanted = kept < wanted_versions && !version.retired_by_operator;
       if (wanted) {
         ++kept;
       } else if (!InUse(m, it->first, version)) {

@@ -71,6 +71,8 @@ void RememberLive(Machine& m, Version& version) {
   const uint64_t number = version.record.version;
   const auto at = std::lower_bound(m.live_versions.begin(), m.live_versions.end(), number);
   if (at == m.live_versions.end() || *at != number) m.live_versions.insert(at, number);
+  // What is that far behind is beyond any lag that a policy allows.
+  if (m.live_versions.size() > kMaxVersionsInMemory) m.live_versions.erase(m.live_versions.begin());
   if (version.state != VersionStage::kLive) {
     version.state = VersionStage::kLive;
     RecordVersion(m, version);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iostream>
+#include <map>
 #include <string>
 
 #include "tests/sim/sim_world.h"
@@ -13,7 +15,7 @@ namespace lockstep::core {
 namespace {
 
 constexpr uint64_t kFirstSeed = 20240611;
-constexpr uint64_t kSeeds = 150;
+constexpr uint64_t kSeeds = 500;
 constexpr int kEvents = 1'500;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -21,8 +23,14 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
+// What the seeds together must have been through, or the simulation shows nothing.
+constexpr const char* kExpectedEvents[] = {"offer",    "seal",    "verify", "live",  "admit",
+                                           "refuse",   "discard", "retire", "abort", "gone",
+                                           "rollback", "release", "alarm",  "claim", "late"};
+using Reached = std::map<std::string, uint64_t>;
+
 // True when the seed went well.
-bool RunSeed(uint64_t seed) {
+bool RunSeed(uint64_t seed, Reached& reached) {
   SimWorld world(seed);
   world.RunChaos(kEvents);
   EXPECT_EQ(world.breach(), "") << "in chaos, seed " << seed;
@@ -39,6 +47,14 @@ bool RunSeed(uint64_t seed) {
                        << status.reason << "), the newest is " << world.last_version();
     converged = converged && there;
   }
+  for (const char* kind : kExpectedEvents) reached[kind] += world.Events(kind);
+  for (const LedgerRecord& record : world.ledger) {
+    if (const DecisionRecord* decision = std::get_if<DecisionRecord>(&record)) {
+      for (const Refusal& reason : decision->decision.reasons) {
+        ++reached[std::string(RefusalCodeName(reason.code))];
+      }
+    }
+  }
   return converged;
 }
 
@@ -47,9 +63,12 @@ TEST(SimTest, InvariantsHoldUnderFaultsAndEveryoneConverges) {
   const uint64_t count = FromEnvironment("LOCKSTEP_SIM_SEEDS",
                                          std::getenv("LOCKSTEP_SIM_SEED") != nullptr ? 1 : kSeeds);
   std::cout << "seeds " << first << " to " << first + count - 1 << "\n";
+  Reached reached;
   for (uint64_t seed = first; seed < first + count; ++seed) {
-    if (!RunSeed(seed)) return;
+    if (!RunSeed(seed, reached)) return;
   }
+  if (count < kSeeds) return;
+  for (const char* kind : kExpectedEvents) EXPECT_GT(reached[kind], 0u) << kind;
 }
 
 TEST(SimTest, OneSeedGivesOneRun) {

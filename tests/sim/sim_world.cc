@@ -182,7 +182,9 @@ void SimWorld::SubmitSomething() {
     auto it = submitted_.begin();
     std::advance(it, Random(submitted_.size()));
     if (it->second.incarnation == sampler.incarnation) {
-      sampler.Request(SubmitRollout{it->second});
+      Rollout again = it->second;
+      if (Chance(4)) again.content[0] ^= 1;
+      sampler.Request(SubmitRollout{again});
       return;
     }
   }
@@ -266,6 +268,7 @@ void SimWorld::Fault() {
     case 1: {
       ModelSampler& sampler = RandomSampler();
       Break(sampler, Chance(2));
+      if (Chance(3)) sampler.ticket[0] ^= 1;  // a forged claim
       sampler.Connect();
       return;
     }
