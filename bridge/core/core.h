@@ -6,6 +6,11 @@
 // any order of messages and faults. The loop (bridge/loop) turns sockets and timers into
 // Inputs and carries Outputs out.
 //
+// Order. The loop hands in every message that has arrived before it hands in a Tick: only a
+// Tick expires deadlines, so a bridge that was stopped for a while judges nobody by it.
+// EventsRequest is answered by the loop from the ledger (the core only renews the lease);
+// StatusRequest and ExplainRequest are answered here.
+//
 // Durability contract with the loop: all `records` of a batch of steps are committed
 // before any of the batch's `sends` leave (I3).
 //
@@ -137,7 +142,8 @@ struct Revoke {
   uint64_t arena_id = 0;
 };
 
-// Chunks below this mark may be served.
+// Chunks below this mark may be served. It goes back to 0 when an arena is filled anew; with
+// a write Grant that follows, the upload starts from the beginning.
 struct ServeMark {
   uint64_t arena_id = 0;
   uint64_t bytes_ready = 0;
@@ -149,7 +155,7 @@ struct CreateArena {
   uint64_t bytes = 0;
 };
 
-// Unmap and close; no grant is left.
+// Unmap and close; no grant is left. Also for an arena that arrived after it was given up.
 struct CloseArena {
   uint64_t arena_id = 0;
 };
