@@ -15,7 +15,7 @@ namespace lockstep::core {
 namespace {
 
 constexpr uint64_t kFirstSeed = 20240611;
-constexpr uint64_t kSeeds = 500;
+constexpr uint64_t kSeeds = 300;
 constexpr int kEvents = 1'500;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
