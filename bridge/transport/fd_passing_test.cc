@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "bridge/transport/fd_client.h"
 #include "bridge/transport/fd_server.h"
+#include "bridge/transport/temporary_folder_testing.h"
 
 namespace lockstep::transport {
 namespace {
@@ -40,9 +41,7 @@ size_t OpenDescriptors() {
 class FdPassingTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = std::string(::getenv("TEST_TMPDIR")) + "/fdXXXXXX";
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    path_ = folder + "/bridge.sock.fd";
+    path_ = folder_.path() + "/bridge.sock.fd";
     auto server = FdServer::Listen(path_, store_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::make_unique<FdServer>(*std::move(server));
@@ -100,6 +99,7 @@ class FdPassingTest : public ::testing::Test {
   }
 
   ArenaStore store_;
+  const TemporaryFolder folder_;
   std::string path_;
   std::unique_ptr<FdServer> server_;
   std::vector<FdEvent> events_;
@@ -263,10 +263,9 @@ TEST_F(FdPassingTest, ServerThatDoesNotAnswerIsADeadlineNotAHang) {
 }
 
 TEST_F(FdPassingTest, FolderOpenToOthersIsRefused) {
-  std::string folder = std::string(::getenv("TEST_TMPDIR")) + "/openXXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
-  EXPECT_FALSE(FdServer::Listen(folder + "/bridge.sock.fd", store_).ok());
+  const TemporaryFolder shared;
+  ASSERT_EQ(::chmod(shared.path().c_str(), 0755), 0);
+  EXPECT_FALSE(FdServer::Listen(shared.path() + "/bridge.sock.fd", store_).ok());
 }
 
 TEST_F(FdPassingTest, SecondServerIsRefusedAndADeadOnesSocketIsReplaced) {

@@ -12,6 +12,7 @@
 #include "bridge/transport/fd_server.h"
 #include "bridge/transport/shm.h"
 #include "bridge/transport/tcp.h"
+#include "bridge/transport/temporary_folder_testing.h"
 
 namespace lockstep::transport {
 namespace {
@@ -33,9 +34,7 @@ std::vector<uint8_t> RandomBytes(uint32_t seed) {
 class TransportTest : public ::testing::Test {
  protected:
   TransportTest() {
-    std::string folder = std::string(::getenv("TEST_TMPDIR")) + "/trXXXXXX";
-    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
-    path_ = folder + "/b.fd";
+    path_ = folder_.path() + "/b.fd";
     bulk_.With([this](ArenaStore& store) {
       auto server = FdServer::Listen(path_, store);
       EXPECT_TRUE(server.ok()) << server.status();
@@ -73,6 +72,7 @@ class TransportTest : public ::testing::Test {
   }
 
   BulkServerThread bulk_{kKey};
+  const TemporaryFolder folder_;
   std::string path_;
   std::unique_ptr<FdServer> fd_server_;
   std::atomic<bool> stop_{false};
