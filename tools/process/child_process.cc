@@ -36,6 +36,8 @@ struct Descriptors {
   int err = -1;
 };
 
+enum class AtParentsDeath { kDie, kLiveOn };
+
 // Everything the child needs between fork and exec, made before it: another thread may hold
 // the allocator's lock at the fork.
 struct Prepared {
@@ -60,7 +62,8 @@ struct Prepared {
 };
 
 absl::StatusOr<pid_t> Spawn(absl::Span<const std::string> words, const Descriptors& descriptors,
-                            const std::vector<std::string>& environment) {
+                            const std::vector<std::string>& environment,
+                            AtParentsDeath at_parents_death) {
   if (words.empty()) return absl::InvalidArgumentError("no program to start");
   Prepared prepared(words, environment);
   if (::access(words[0].c_str(), X_OK) != 0) {
@@ -71,8 +74,10 @@ absl::StatusOr<pid_t> Spawn(absl::Span<const std::string> words, const Descripto
   const pid_t pid = ::fork();
   if (pid < 0) return SystemError("fork");
   if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(127);
+    if (at_parents_death == AtParentsDeath::kDie) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(127);
+    }
     const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(null, 0);
     ::dup2(descriptors.out < 0 ? null : descriptors.out, 1);
@@ -97,15 +102,17 @@ void CloseIfOpen(int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(
-    absl::Span<const std::string> words, const ProcessOutput& output) {
+    absl::Span<const std::string> words, const ProcessOptions& options) {
   Descriptors descriptors;
   const auto close_all = absl::MakeCleanup([&] {
     CloseIfOpen(descriptors.out);
     CloseIfOpen(descriptors.err);
   });
-  LOCKSTEP_ASSIGN_OR_RETURN(descriptors.out, OpenFor(output.stdout_path, O_TRUNC));
-  LOCKSTEP_ASSIGN_OR_RETURN(descriptors.err, OpenFor(output.stderr_path, O_APPEND));
-  LOCKSTEP_ASSIGN_OR_RETURN(const pid_t pid, Spawn(words, descriptors, output.environment));
+  LOCKSTEP_ASSIGN_OR_RETURN(descriptors.out, OpenFor(options.stdout_path, O_TRUNC));
+  LOCKSTEP_ASSIGN_OR_RETURN(descriptors.err, OpenFor(options.stderr_path, O_APPEND));
+  LOCKSTEP_ASSIGN_OR_RETURN(const pid_t pid, Spawn(words, descriptors, options.environment,
+                                                   options.outlive_parent ? AtParentsDeath::kLiveOn
+                                                                          : AtParentsDeath::kDie));
   return std::unique_ptr<ChildProcess>(new ChildProcess(pid));
 }
 
@@ -152,7 +159,8 @@ absl::StatusOr<Finished> RunToEnd(absl::Span<const std::string> words, absl::Dur
   if (::pipe2(out.data(), O_CLOEXEC) != 0 || ::pipe2(err.data(), O_CLOEXEC) != 0) {
     return SystemError("pipe");
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const pid_t pid, Spawn(words, {out[1], err[1]}, environment));
+  LOCKSTEP_ASSIGN_OR_RETURN(const pid_t pid,
+                            Spawn(words, {out[1], err[1]}, environment, AtParentsDeath::kDie));
   for (int* fd : {&out[1], &err[1]}) {
     ::close(*fd);
     *fd = -1;

@@ -23,18 +23,20 @@
 
 namespace lockstep::tools {
 
-struct ProcessOutput {
+struct ProcessOptions {
   std::string stdout_path;  // empty: /dev/null
   std::string stderr_path;  // appended to; empty: /dev/null
   // NAME=VALUE, on top of this process's environment.
   std::vector<std::string> environment;
+  // Live on when this process dies; otherwise the child is killed then.
+  bool outlive_parent = false;
 };
 
 class ChildProcess {
  public:
-  // `words[0]` is the program's path. The child is killed when this process dies.
+  // `words[0]` is the program's path.
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(absl::Span<const std::string> words,
-                                                             const ProcessOutput& output);
+                                                             const ProcessOptions& options);
   // Kills what still runs, and waits for it.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
