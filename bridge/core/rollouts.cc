@@ -28,12 +28,16 @@ bool EverSealed(const Machine& m, uint64_t number) {
          version->state == VersionStage::kLive || version->state == VersionStage::kRetired;
 }
 
-AdmissionPolicy PolicyOf(const Machine& m) {
+// A sampler may not lower the level that the contract demands of it; an operator who submits
+// recorded rollouts is asked for the level to judge them at, and the decision states it.
+enum class LowestLevel { kContracts, kRolloutsOwn };
+
+AdmissionPolicy PolicyOf(const Machine& m, LowestLevel lowest) {
   AdmissionPolicy policy;
   policy.max_lag = m.config.max_lag;
   policy.allow_mixed_versions = m.config.allow_mixed_versions;
   if (const Epoch* epoch = ReferenceEpoch(m)) {
-    policy.minimum_level = epoch->level;
+    if (lowest == LowestLevel::kContracts) policy.minimum_level = epoch->level;
     policy.tolerance = epoch->contract.tolerance;
   }
   if (m.config.tolerance_max_abs_diff >= 0 && m.config.tolerance_mean_k3 >= 0) {
@@ -121,7 +125,7 @@ Decision DecidePending(const Machine& m, const PendingDecision& pending, Rescore
   facts.rescore = rescore;
   facts.trainer_logprobs = trainer_logprobs;
   facts.rescore_timeout_ms = m.config.rescore_timeout_ms;
-  AdmissionPolicy policy = PolicyOf(m);
+  AdmissionPolicy policy = PolicyOf(m, LowestLevel::kRolloutsOwn);
   policy.max_lag = std::numeric_limits<uint64_t>::max();
   policy.allow_mixed_versions = true;
   policy.minimum_level = pending.decision.level;
@@ -192,10 +196,10 @@ void HoldPending(Machine& m, Decision decision, const Rollout& rollout, const Re
 
 // A known id with other content. The decision that stands is not touched.
 void AnswerDuplicate(Machine& m, const Rollout& rollout, const ReplyTo& reply,
-                     const Digest256& prior_content) {
+                     const Digest256& prior_content, LowestLevel lowest) {
   AdmissionFacts facts = GatherFacts(m, rollout, std::nullopt);
   facts.prior_content = prior_content;
-  Decision decision = DecideAdmission(rollout, facts, PolicyOf(m));
+  Decision decision = DecideAdmission(rollout, facts, PolicyOf(m, lowest));
   CountRefusal(m, Subject(rollout.id), decision.reasons.back());
   Answer(m, reply, DecisionReply{std::move(decision)});
 }
@@ -208,10 +212,11 @@ const Decision* DecisionOf(const Machine& m, const std::string& id,
 }
 
 void Submit(Machine& m, const Rollout& rollout, const ReplyTo& reply,
-            const std::optional<Decision>& prior, const Logprobs& trainer_logprobs) {
+            const std::optional<Decision>& prior, const Logprobs& trainer_logprobs,
+            LowestLevel lowest) {
   if (PendingDecision* pending = Find(m.pending, rollout.id)) {
     if (pending->rollout.content != rollout.content) {
-      return AnswerDuplicate(m, rollout, reply, pending->rollout.content);
+      return AnswerDuplicate(m, rollout, reply, pending->rollout.content, lowest);
     }
     if (pending->replies.size() >= kMaxRepliesPerPending) {
       pending->replies.erase(pending->replies.begin());
@@ -227,12 +232,12 @@ void Submit(Machine& m, const Rollout& rollout, const ReplyTo& reply,
   }
   if (const Decision* decided = DecisionOf(m, rollout.id, prior)) {
     if (decided->content != rollout.content) {
-      return AnswerDuplicate(m, rollout, reply, decided->content);
+      return AnswerDuplicate(m, rollout, reply, decided->content, lowest);
     }
     return Answer(m, reply, DecisionReply{*decided});
   }
   Decision decision =
-      DecideAdmission(rollout, GatherFacts(m, rollout, trainer_logprobs), PolicyOf(m));
+      DecideAdmission(rollout, GatherFacts(m, rollout, trainer_logprobs), PolicyOf(m, lowest));
   if (decision.kind == DecisionKind::kPending) {
     return HoldPending(m, std::move(decision), rollout, reply);
   }
@@ -301,9 +306,9 @@ void HandleSubmitRollout(Machine& m, const Session& session, const ReplyTo& repl
   if (rollout.id.empty()) {
     Rollout named = rollout;
     named.id = ToHex(rollout.content);
-    return Submit(m, named, reply, prior, std::nullopt);
+    return Submit(m, named, reply, prior, std::nullopt, LowestLevel::kContracts);
   }
-  Submit(m, rollout, reply, prior, std::nullopt);
+  Submit(m, rollout, reply, prior, std::nullopt, LowestLevel::kContracts);
 }
 
 void HandleSubmitRolloutFor(Machine& m, const Session& session, const ReplyTo& reply,
@@ -321,7 +326,7 @@ void HandleSubmitRolloutFor(Machine& m, const Session& session, const ReplyTo& r
   Logprobs logprobs;
   if (message.trainer_logprobs.has_value())
     logprobs = absl::MakeConstSpan(*message.trainer_logprobs);
-  Submit(m, rollout, reply, prior, logprobs);
+  Submit(m, rollout, reply, prior, logprobs, LowestLevel::kRolloutsOwn);
 }
 
 void HandleSubmitRescore(Machine& m, const Session& session, const ReplyTo& reply,
