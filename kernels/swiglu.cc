@@ -41,6 +41,17 @@ absl::Status CheckLimit(const SwigluParams& p) {
   return absl::OkStatus();
 }
 
+// Element (row, begin) of a 16-bit operand.
+const uint16_t* At(const void* data, int64_t row, int64_t begin, int64_t stride, int64_t columns) {
+  return static_cast<const uint16_t*>(data) + row * RowStride(stride, columns) + begin;
+}
+
+uint16_t* At(void* data, int64_t row, int64_t begin, int64_t stride, int64_t columns) {
+  return static_cast<uint16_t*>(data) + row * RowStride(stride, columns) + begin;
+}
+
+}  // namespace
+
 absl::Status CheckSwiglu(const SwigluParams& p) {
   if (absl::Status s = CheckType("swiglu", p.type); !s.ok()) return s;
   if (absl::Status s = CheckTable("swiglu", p.silu, p.type); !s.ok()) return s;
@@ -51,7 +62,7 @@ absl::Status CheckSwiglu(const SwigluParams& p) {
                            {"out", p.out, p.out_row_stride}});
 }
 
-absl::Status CheckVjp(const SwigluVjpParams& p) {
+absl::Status CheckSwigluVjp(const SwigluVjpParams& p) {
   if (absl::Status s = CheckType("swiglu_vjp", p.type); !s.ok()) return s;
   if (absl::Status s = CheckTable("swiglu_vjp", p.sigmoid, p.type); !s.ok()) return s;
   if (p.sigmoid != nullptr && p.sigmoid->id() != kSigmoidIeee) {
@@ -66,17 +77,6 @@ absl::Status CheckVjp(const SwigluVjpParams& p) {
                            {"dgate", p.dgate, p.dgate_row_stride},
                            {"dup", p.dup, p.dup_row_stride}});
 }
-
-// Element (row, begin) of a 16-bit operand.
-const uint16_t* At(const void* data, int64_t row, int64_t begin, int64_t stride, int64_t columns) {
-  return static_cast<const uint16_t*>(data) + row * RowStride(stride, columns) + begin;
-}
-
-uint16_t* At(void* data, int64_t row, int64_t begin, int64_t stride, int64_t columns) {
-  return static_cast<uint16_t*>(data) + row * RowStride(stride, columns) + begin;
-}
-
-}  // namespace
 
 void SwigluParams::SetPackedGateUp(const void* gate_up) {
   gate = gate_up;
@@ -112,7 +112,7 @@ absl::Status Swiglu(const SwigluParams& p) {
 }
 
 absl::Status SwigluVjp(const SwigluVjpParams& p) {
-  if (absl::Status status = CheckVjp(p); !status.ok()) return status;
+  if (absl::Status status = CheckSwigluVjp(p); !status.ok()) return status;
   ForEachRowBlock(p.rows, p.columns, p.threads, [&](int64_t row, int64_t begin, int64_t count) {
     RunSwigluVjpStretch({.type = p.type,
                          .sigmoid = p.sigmoid != nullptr ? p.sigmoid->values().data() : nullptr,

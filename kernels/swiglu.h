@@ -58,6 +58,9 @@ struct SwigluParams {
 // FailedPrecondition when the thread's floating-point environment is not IEEE's.
 absl::Status Swiglu(const SwigluParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckSwiglu(const SwigluParams& params);
+
 // `swiglu_vjp/analytic@v1`, the derivative of every unclamped program and realisation.
 struct SwigluVjpParams {
   FloatType type = FloatType::kBf16;  // of every operand: BF16 or F16
@@ -84,6 +87,7 @@ struct SwigluVjpParams {
 
 // Errors as for Swiglu.
 absl::Status SwigluVjp(const SwigluVjpParams& params);
+absl::Status CheckSwigluVjp(const SwigluVjpParams& params);
 
 }  // namespace lockstep::kernels
 

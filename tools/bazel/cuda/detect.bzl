@@ -1,12 +1,14 @@
 """Finds the CUDA toolkit, if there is one; without it the CUDA twins are left out."""
 
-# Where the toolkit is looked for, in order. CUDA_HOME in the environment wins.
+# Where the toolkit is looked for, in order. CUDA_HOME in the environment wins; CUDA_HOME=none
+# builds as if there were no toolkit.
 _PLACES = ["/usr/local/cuda", "/usr/lib/cuda", "/opt/cuda"]
 
 def _cuda_toolkit_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "")
     found = ""
-    for place in ([home] if home else []) + _PLACES:
+    places = [] if home == "none" else ([home] if home else []) + _PLACES
+    for place in places:
         if ctx.path(place + "/bin/nvcc").exists and ctx.path(place + "/include/cuda_runtime.h").exists:
             found = place
             break

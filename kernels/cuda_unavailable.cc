@@ -1,0 +1,54 @@
+// Every function of every *_cuda.h header, for builds without the CUDA toolkit: each refuses.
+
+#include "kernels/cuda_support.h"
+#include "kernels/swiglu_cuda.h"
+
+namespace lockstep::kernels {
+namespace {
+
+absl::Status Unavailable() {
+  return absl::UnavailableError(
+      "CUDA: this program was built without the CUDA toolkit; install it and build again, or "
+      "choose the CPU");
+}
+
+}  // namespace
+
+// ---- cuda_support.h ----
+
+bool BuiltWithCuda() { return false; }
+absl::StatusOr<int> CudaDeviceCount() { return Unavailable(); }
+absl::StatusOr<CudaDeviceInfo> DescribeCudaDevice(int) { return Unavailable(); }
+absl::Status UseCudaDevice(int) { return Unavailable(); }
+absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(size_t) { return Unavailable(); }
+DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&&) noexcept = default;
+DeviceBuffer::~DeviceBuffer() = default;
+absl::StatusOr<OwnedCudaStream> OwnedCudaStream::Create() { return Unavailable(); }
+OwnedCudaStream::OwnedCudaStream(OwnedCudaStream&&) noexcept = default;
+OwnedCudaStream& OwnedCudaStream::operator=(OwnedCudaStream&&) noexcept = default;
+OwnedCudaStream::~OwnedCudaStream() = default;
+absl::StatusOr<CudaEvent> CudaEvent::Create() { return Unavailable(); }
+CudaEvent::CudaEvent(CudaEvent&&) noexcept = default;
+CudaEvent& CudaEvent::operator=(CudaEvent&&) noexcept = default;
+CudaEvent::~CudaEvent() = default;
+absl::Status CudaEvent::Record(CudaStream) { return Unavailable(); }
+absl::Status CudaEvent::Synchronize() { return Unavailable(); }
+absl::StatusOr<float> CudaEvent::MillisecondsSince(const CudaEvent&) const { return Unavailable(); }
+absl::Status CopyToDevice(void*, const void*, size_t, CudaStream) { return Unavailable(); }
+absl::Status CopyToHost(void*, const void*, size_t, CudaStream) { return Unavailable(); }
+absl::Status CopyOnDevice(void*, const void*, size_t, CudaStream) { return Unavailable(); }
+absl::Status FillDevice(void*, uint8_t, size_t, CudaStream) { return Unavailable(); }
+absl::Status SynchronizeStream(CudaStream) { return Unavailable(); }
+absl::Status CudaStatus(int, const char*) { return Unavailable(); }
+
+// ---- swiglu_cuda.h ----
+
+absl::Status SwigluCuda(const SwigluParams&, const DeviceGateTable*, CudaStream) {
+  return Unavailable();
+}
+absl::Status SwigluVjpCuda(const SwigluVjpParams&, const DeviceGateTable*, CudaStream) {
+  return Unavailable();
+}
+
+}  // namespace lockstep::kernels
