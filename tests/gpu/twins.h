@@ -1,0 +1,18 @@
+#ifndef LOCKSTEP_TESTS_GPU_TWINS_H_
+#define LOCKSTEP_TESTS_GPU_TWINS_H_
+
+// The comparisons of exact_twins_check, one function per family of programs.
+//
+// Example:
+//   TwinCheck check(seed, only);
+//   CheckSwigluTwins(check);
+
+#include "tests/gpu/twin_check.h"
+
+namespace lockstep::kernels {
+
+void CheckSwigluTwins(TwinCheck& check);
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_TESTS_GPU_TWINS_H_
