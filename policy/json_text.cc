@@ -43,6 +43,10 @@ absl::StatusOr<json> ParseJson(absl::string_view text, const JsonLimits& limits)
     return absl::InvalidArgumentError(
         absl::StrCat("expected at most ", limits.max_bytes, " bytes of JSON, got ", text.size()));
   }
+  // The parser takes a NUL for the end of its input; a NUL is in no JSON text.
+  if (const size_t nul = text.find('\0'); nul != absl::string_view::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("not well-formed JSON: a NUL at byte ", nul));
+  }
   if (const int depth = NestingDepth(text); depth > limits.max_depth) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected JSON nested at most ", limits.max_depth, " deep, got ", depth));

@@ -65,6 +65,13 @@ void AnswerOffer(Machine& m, const Version& version, const Publish& publish, boo
   Answer(m, publish.offer, std::move(accepted));
 }
 
+// The trainer may no longer upload into the arena, or pass its descriptor.
+void EndFilling(Machine& m, const Publish& publish) {
+  if (publish.arena.has_value()) {
+    Emit(m, Revoke{publish.trainer.incarnation, *publish.arena});
+  }
+}
+
 Publish NewPublish(const Machine& m, const Session& session, const ReplyTo& reply,
                    const Offer& offer) {
   Publish publish;
@@ -89,7 +96,8 @@ bool TakeArena(Machine& m, Publish& publish, uint64_t bytes, uint64_t version, b
   }
   publish.arena = arena->id;
   reused = arena->reused;
-  if (publish.transport == TransportKind::kTcp) {
+  // A trainer that has the arena mapped passes no descriptor; one that uploads starts anew.
+  if (publish.transport == TransportKind::kTcp || !reused) {
     Emit(m, Grant{publish.trainer.incarnation, arena->id, true});
   }
   return true;
@@ -139,6 +147,7 @@ void OfferAgain(Machine& m, const Session& session, const ReplyTo& reply, const 
     return;
   }
   if (version.repeat.has_value() && version.repeat->arena.has_value()) {
+    EndFilling(m, *version.repeat);
     UnholdArena(m, *version.repeat->arena, offer.version);
   }
   version.repeat = NewPublish(m, session, reply, offer);
@@ -184,6 +193,7 @@ std::optional<Refusal> CheckSeal(const Version& version, const SealVersion& seal
 void SealAgain(Machine& m, const ReplyTo& reply, Version& version, const SealVersion& seal) {
   std::optional<Publish> repeat = std::exchange(version.repeat, std::nullopt);
   const bool moved = repeat.has_value() && repeat->arena.has_value();
+  if (moved) EndFilling(m, *repeat);
   if (seal.digest != version.record.digest || seal.components != version.record.components) {
     if (moved) UnholdArena(m, *repeat->arena, seal.version);
     Refuse(m, reply, VersionSubject(seal.version),
@@ -233,9 +243,7 @@ void ApplySeal(Machine& m, Version& version, const ReplyTo& reply, const SealVer
   version.record.components = seal.components;
   version.record.nan_elements = seal.nan_elements;
   SetReady(m, *version.arena, version.record.bytes);
-  if (publish.transport == TransportKind::kTcp) {
-    Emit(m, Revoke{publish.trainer.incarnation, *version.arena});
-  }
+  EndFilling(m, publish);
   SealNow(m, version);
 }
 
@@ -396,6 +404,7 @@ void HandleUploadMark(Machine& m, const UploadMark& mark) {
 void DiscardUnsealed(Machine& m, const Refusal& why) {
   for (auto& [number, version] : m.versions) {
     if (!version.repeat.has_value()) continue;
+    EndFilling(m, *version.repeat);
     if (version.repeat->arena.has_value()) UnholdArena(m, *version.repeat->arena, number);
     version.repeat.reset();
   }
@@ -404,9 +413,7 @@ void DiscardUnsealed(Machine& m, const Refusal& why) {
   m.in_flight.reset();
   const uint64_t number = version.record.version;
   AbortRoundsOf(m, number, why);
-  if (version.publish->transport == TransportKind::kTcp) {
-    Emit(m, Revoke{version.publish->trainer.incarnation, *version.arena});
-  }
+  EndFilling(m, *version.publish);
   UnholdArena(m, *version.arena, number);
   version.arena.reset();
   version.state = VersionStage::kDiscarded;

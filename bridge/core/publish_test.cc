@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <set>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "bridge/core/core_testing.h"
 
@@ -226,6 +229,74 @@ TEST_F(PublishTest, ComponentNamedTwiceIsRefused) {
   world_.Settle();
   EXPECT_EQ(FirstCode(trainer_), RefusalCode::kBadMessage);
 }
+
+// Keeps who may fill which arena, as the descriptor and chunk servers would.
+class GrantingWorld : public World {
+ public:
+  std::set<std::pair<Incarnation, uint64_t>> writers;
+  std::vector<uint64_t> granted;  // arenas, in order
+
+ protected:
+  void Carry(const Effect& effect) override {
+    if (const Grant* grant = std::get_if<Grant>(&effect); grant != nullptr && grant->write) {
+      writers.insert({grant->incarnation, grant->arena_id});
+      granted.push_back(grant->arena_id);
+    } else if (const Revoke* revoke = std::get_if<Revoke>(&effect)) {
+      writers.erase({revoke->incarnation, revoke->arena_id});
+    }
+    World::Carry(effect);
+  }
+};
+
+class GrantTest : public ::testing::TestWithParam<TransportKind> {
+ protected:
+  GrantTest() {
+    trainer_.transport = GetParam();
+    trainer_.hold_seal = true;
+    world_.Settle();
+  }
+  void Publish(uint64_t version, const Bytes& bytes) {
+    trainer_.Publish(version, bytes);
+    world_.Settle();
+  }
+
+  GrantingWorld world_;
+  ModelTrainer& trainer_ = world_.AddTrainer("t");
+};
+
+TEST_P(GrantTest, OfferLetsTheTrainerFillTheArenaUntilItIsSealed) {
+  Publish(1, kOne);
+  const uint64_t arena = trainer_.Last<OfferAccepted>()->arena_id;
+  EXPECT_TRUE(world_.writers.contains({trainer_.incarnation, arena}));
+  trainer_.Seal();
+  world_.Settle();
+  ASSERT_TRUE(trainer_.outcome.has_value());
+  EXPECT_TRUE(world_.writers.empty());
+}
+
+TEST_P(GrantTest, DiscardedOfferTakesTheWriteGrantBack) {
+  Publish(1, kOne);
+  EXPECT_EQ(world_.writers.size(), 1u);
+  world_.Kill(trainer_);
+  world_.Settle();
+  EXPECT_EQ(world_.StatusOf(uint64_t{1}).state, "discarded");
+  EXPECT_TRUE(world_.writers.empty());
+}
+
+TEST_P(GrantTest, OnlyANewArenaOrAnUploadNeedsAWriteGrant) {
+  trainer_.hold_seal = false;
+  for (uint64_t version = 1; version <= 4; ++version) {
+    const size_t before = world_.granted.size();
+    Publish(version, {version, version, version});
+    const OfferAccepted accepted = *trainer_.Last<OfferAccepted>();
+    const bool expected = GetParam() == TransportKind::kTcp || !accepted.reuse_arena;
+    EXPECT_EQ(world_.granted.size() - before, expected ? 1u : 0u) << "version " << version;
+  }
+  EXPECT_TRUE(world_.writers.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(BothTransports, GrantTest,
+                         ::testing::Values(TransportKind::kShm, TransportKind::kTcp));
 
 }  // namespace
 }  // namespace lockstep::core
