@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda_half.h"
 
 namespace lockstep::kernels {
@@ -40,6 +42,12 @@ struct FastDivide {
 
 // Columns that one row may have: the walk counts a row's vectors in 31 bits.
 inline constexpr int64_t kMaxWalkColumns = int64_t{1} << 33;
+
+inline absl::Status CheckWalkColumns(const char* op, int64_t columns) {
+  if (columns <= kMaxWalkColumns) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(op, ": expected at most ", kMaxWalkColumns,
+                                                 " columns, got ", columns, "; split the rows"));
+}
 
 struct EightGrid {
   int64_t rows;

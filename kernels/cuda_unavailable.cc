@@ -1,6 +1,7 @@
 // Every function of every *_cuda.h header, for builds without the CUDA toolkit: each refuses.
 
 #include "kernels/cuda_support.h"
+#include "kernels/moe_cuda.h"
 #include "kernels/swiglu_cuda.h"
 
 namespace lockstep::kernels {
@@ -41,6 +42,11 @@ absl::Status CopyOnDevice(void*, const void*, size_t, CudaStream) { return Unava
 absl::Status FillDevice(void*, uint8_t, size_t, CudaStream) { return Unavailable(); }
 absl::Status SynchronizeStream(CudaStream) { return Unavailable(); }
 absl::Status CudaStatus(int, const char*) { return Unavailable(); }
+
+// ---- moe_cuda.h ----
+
+absl::Status MoeLeafCuda(const MoeLeafParams&, CudaStream) { return Unavailable(); }
+absl::Status MoeFoldCuda(const MoeFoldParams&, CudaStream) { return Unavailable(); }
 
 // ---- swiglu_cuda.h ----
 

@@ -8,9 +8,8 @@
 #include "kernels/row_blocks.h"
 
 namespace lockstep::kernels {
-namespace {
 
-absl::Status CheckLeaf(const MoeLeafParams& p) {
+absl::Status CheckMoeLeaf(const MoeLeafParams& p) {
   if (!std::isfinite(p.scale)) {
     return absl::InvalidArgumentError(
         absl::StrCat("moe_leaf: expected a finite scale, got ", p.scale));
@@ -21,7 +20,7 @@ absl::Status CheckLeaf(const MoeLeafParams& p) {
                            {"out", p.out, p.out_row_stride}});
 }
 
-absl::Status CheckFold(const MoeFoldParams& p) {
+absl::Status CheckMoeFold(const MoeFoldParams& p) {
   if (p.contributors < 1 || p.contributors > kMoeFoldMaxContributors) {
     return absl::InvalidArgumentError(absl::StrCat("moe_fold: expected 1 to ",
                                                    kMoeFoldMaxContributors, " contributors, got ",
@@ -37,10 +36,8 @@ absl::Status CheckFold(const MoeFoldParams& p) {
       {{"partials", p.partials, p.partials_row_stride}, {"out", p.out, p.out_row_stride}});
 }
 
-}  // namespace
-
 absl::Status MoeLeaf(const MoeLeafParams& p) {
-  if (absl::Status status = CheckLeaf(p); !status.ok()) return status;
+  if (absl::Status status = CheckMoeLeaf(p); !status.ok()) return status;
   const auto* routed = static_cast<const uint16_t*>(p.routed);
   const auto* shared = static_cast<const uint16_t*>(p.shared);
   auto* out = static_cast<uint16_t*>(p.out);
@@ -56,7 +53,7 @@ absl::Status MoeLeaf(const MoeLeafParams& p) {
 }
 
 absl::Status MoeFold(const MoeFoldParams& p) {
-  if (absl::Status status = CheckFold(p); !status.ok()) return status;
+  if (absl::Status status = CheckMoeFold(p); !status.ok()) return status;
   const auto* partials = static_cast<const uint16_t*>(p.partials);
   auto* out = static_cast<uint16_t*>(p.out);
   const int64_t row_stride = RowStride(p.partials_row_stride, p.columns);

@@ -57,6 +57,9 @@ struct MoeLeafParams {
 // IEEE's.
 absl::Status MoeLeaf(const MoeLeafParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckMoeLeaf(const MoeLeafParams& params);
+
 struct MoeFoldParams {
   MoeFoldProgram program = MoeFoldProgram::kFp64Tree;
   int64_t contributors = 0;  // E
@@ -75,6 +78,7 @@ struct MoeFoldParams {
 // InvalidArgument as for MoeLeaf, for fewer contributors than 1 or more than
 // kMoeFoldMaxContributors and for a negative contributor stride.
 absl::Status MoeFold(const MoeFoldParams& params);
+absl::Status CheckMoeFold(const MoeFoldParams& params);
 
 }  // namespace lockstep::kernels
 

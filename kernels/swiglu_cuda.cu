@@ -244,12 +244,6 @@ absl::Status CheckSameTable(const char* op, const GateTable* named, const Device
 const uint16_t* Half(const void* data) { return static_cast<const uint16_t*>(data); }
 uint16_t* Half(void* data) { return static_cast<uint16_t*>(data); }
 
-absl::Status CheckColumns(const char* op, int64_t columns) {
-  if (columns <= kMaxWalkColumns) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(op, ": expected at most ", kMaxWalkColumns,
-                                                 " columns, got ", columns, "; split the rows"));
-}
-
 int64_t Stride(int64_t stride, int64_t columns) { return stride == 0 ? columns : stride; }
 
 }  // namespace
@@ -260,7 +254,7 @@ absl::Status SwigluCuda(const SwigluParams& params, const DeviceGateTable* silu,
   if (absl::Status s = CheckSameTable("swiglu", p.silu, silu); !s.ok()) return s;
   p.silu = silu == nullptr ? nullptr : &silu->table();
   if (absl::Status s = CheckSwiglu(p); !s.ok()) return s;
-  if (absl::Status s = CheckColumns("swiglu", p.columns); !s.ok()) return s;
+  if (absl::Status s = CheckWalkColumns("swiglu", p.columns); !s.ok()) return s;
   const bool clamped = p.program == SwigluProgram::kOneRoundFp32Clamped;
   const ForwardOperands operands = {
       .gate = InRows(Half(p.gate), Stride(p.gate_row_stride, p.columns), p.rows),
@@ -282,7 +276,7 @@ absl::Status SwigluVjpCuda(const SwigluVjpParams& params, const DeviceGateTable*
   if (absl::Status s = CheckSameTable("swiglu_vjp", p.sigmoid, sigmoid); !s.ok()) return s;
   p.sigmoid = sigmoid == nullptr ? nullptr : &sigmoid->table();
   if (absl::Status s = CheckSwigluVjp(p); !s.ok()) return s;
-  if (absl::Status s = CheckColumns("swiglu_vjp", p.columns); !s.ok()) return s;
+  if (absl::Status s = CheckWalkColumns("swiglu_vjp", p.columns); !s.ok()) return s;
   const BackwardOperands operands = {
       .gate = InRows(Half(p.gate), Stride(p.gate_row_stride, p.columns), p.rows),
       .up = InRows(Half(p.up), Stride(p.up_row_stride, p.columns), p.rows),
