@@ -1,6 +1,7 @@
 // Every function of every *_cuda.h header, for builds without the CUDA toolkit: each refuses.
 
 #include "kernels/cuda_support.h"
+#include "kernels/gemm_cuda.h"
 #include "kernels/moe_cuda.h"
 #include "kernels/swiglu_cuda.h"
 
@@ -42,6 +43,10 @@ absl::Status CopyOnDevice(void*, const void*, size_t, CudaStream) { return Unava
 absl::Status FillDevice(void*, uint8_t, size_t, CudaStream) { return Unavailable(); }
 absl::Status SynchronizeStream(CudaStream) { return Unavailable(); }
 absl::Status CudaStatus(int, const char*) { return Unavailable(); }
+
+// ---- gemm_cuda.h ----
+
+absl::Status GemmCuda(const GemmParams&, CudaStream) { return Unavailable(); }
 
 // ---- moe_cuda.h ----
 

@@ -10,6 +10,12 @@
 namespace lockstep::kernels {
 namespace {
 
+size_t StrideOr(int64_t stride, int64_t columns) {
+  return static_cast<size_t>(stride == 0 ? columns : stride);
+}
+
+}  // namespace
+
 absl::Status CheckGemm(const GemmParams& p) {
   if (p.operand_type != FloatType::kBf16 && p.operand_type != FloatType::kF16) {
     return absl::InvalidArgumentError(
@@ -38,12 +44,6 @@ absl::Status CheckGemm(const GemmParams& p) {
   }
   return CheckFpEnvironment();
 }
-
-size_t StrideOr(int64_t stride, int64_t columns) {
-  return static_cast<size_t>(stride == 0 ? columns : stride);
-}
-
-}  // namespace
 
 absl::Status Gemm(const GemmParams& p) {
   if (absl::Status status = CheckGemm(p); !status.ok()) return status;

@@ -49,6 +49,9 @@ struct GemmParams {
 // pointer; FailedPrecondition when the thread's floating-point environment is not IEEE's.
 absl::Status Gemm(const GemmParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckGemm(const GemmParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_GEMM_H_
