@@ -237,6 +237,7 @@ Outputs Core::Step(const Input& input, Time time) {
                  [&m](const PeerGone& body) { HandlePeerGone(m, body); },
                  [&m](const MalformedMessage& body) { HandleMalformed(m, body); },
                  [&m](const ArenaArrived& body) { HandleArenaArrived(m, body); },
+                 [&m](const ArenaFailed& body) { HandleArenaFailed(m, body); },
                  [&m](const UploadMark& body) { HandleUploadMark(m, body); },
                  [&m](const BytesSent& body) { HandleBytesSent(m, body); },
                  [&m](const DigestDone& body) { HandleDigestDone(m, body); },

@@ -46,7 +46,8 @@ struct PeerMessage {
   std::string authenticated_name;  // from the ZAP User-Id; empty on an owner-only ipc socket
   bool same_host = false;          // shared memory is possible
   Envelope envelope;
-  // For SubmitRollout, SubmitRolloutFor and SubmitRescore: what the ledger holds of that id.
+  // For SubmitRollout, SubmitRolloutFor, SubmitRescore and ExplainRequest of a rollout: what the
+  // ledger holds of that id.
   std::optional<Decision> prior;
 };
 
@@ -57,8 +58,9 @@ struct PeerGone {
 };
 
 struct MalformedMessage {
-  PeerId peer = 0;
-  Refusal refusal;  // kBadMessage, kProtocolVersion or kUnauthorised
+  PeerId peer = 0;   // 0: on no connection of the control port; counted, nobody is answered
+  uint64_t seq = 0;  // the request's number, when the frame's header could be read
+  Refusal refusal;   // kBadMessage, kProtocolVersion, kUnauthorised or kLimitExceeded
 };
 
 // A trainer's shared-memory arena was received, sealed as required, and mapped.
@@ -66,6 +68,12 @@ struct ArenaArrived {
   uint64_t arena_id = 0;
   Incarnation incarnation{};
   uint64_t bytes = 0;
+};
+
+// CreateArena could not be carried out.
+struct ArenaFailed {
+  uint64_t arena_id = 0;
+  std::string reason;
 };
 
 // A trainer's upload over TCP: bytes [0, bytes_ready) of the arena are here.
@@ -108,8 +116,8 @@ struct Tick {};
 struct Drain {};
 
 using InputBody =
-    std::variant<PeerMessage, PeerGone, MalformedMessage, ArenaArrived, UploadMark, BytesSent,
-                 DigestDone, CompareDone, SpoolDone, SpoolLoaded, Tick, Drain>;
+    std::variant<PeerMessage, PeerGone, MalformedMessage, ArenaArrived, ArenaFailed, UploadMark,
+                 BytesSent, DigestDone, CompareDone, SpoolDone, SpoolLoaded, Tick, Drain>;
 
 struct Input {
   // Fresh random bytes with every input; keys and seeds are derived from them.
@@ -149,7 +157,8 @@ struct ServeMark {
   uint64_t bytes_ready = 0;
 };
 
-// An arena of the bridge's own, for a trainer that uploads over TCP.
+// An arena of the bridge's own, for a trainer that uploads over TCP; ArenaFailed when there is
+// no memory for it.
 struct CreateArena {
   uint64_t arena_id = 0;
   uint64_t bytes = 0;

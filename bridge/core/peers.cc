@@ -254,10 +254,11 @@ void HandlePeerGone(Machine& m, const PeerGone& gone) {
 }
 
 void HandleMalformed(Machine& m, const MalformedMessage& malformed) {
+  if (malformed.peer == 0) return CountRefusal(m, "unknown peers", malformed.refusal);
   const Session* session = Find(m.sessions, malformed.peer);
   const std::string subject =
       session != nullptr ? Subject(*session) : absl::StrCat("connection ", malformed.peer);
-  TurnAway(m, malformed.peer, 0, subject, malformed.refusal, /*final=*/true);
+  TurnAway(m, malformed.peer, malformed.seq, subject, malformed.refusal, /*final=*/true);
   if (session != nullptr) DropSession(m, malformed.peer, malformed.refusal.message);
   Emit(m, ClosePeer{malformed.peer});
 }

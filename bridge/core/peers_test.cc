@@ -125,6 +125,30 @@ TEST(PeersTest, ALowerUnseenRequestNumberIsRefusedAndMayBeAskedAgain) {
   EXPECT_FALSE(world.core->Status(world.time).draining);
 }
 
+TEST(PeersTest, MalformedMessageIsAnsweredUnderItsNumberCountedAndEndsTheSession) {
+  World world;
+  ModelSampler& sampler = world.AddSampler("s1");
+  world.Settle();
+  const Refusal why{RefusalCode::kProtocolVersion, "frame", "version 2, this bridge speaks 1"};
+  world.Step(MalformedMessage{sampler.peer, 41, why});
+  ASSERT_NE(sampler.Last<Refused>(), nullptr);
+  EXPECT_EQ(sampler.heard.back().reply_to, 41u);
+  EXPECT_EQ(sampler.Last<Refused>()->refusals.front(), why);
+  EXPECT_FALSE(world.StatusOf("s1").connected);
+  ASSERT_EQ(world.core->Status(world.time).refusals.size(), 1u);
+  EXPECT_EQ(world.core->Status(world.time).refusals[0].reason, "protocol_version");
+}
+
+TEST(PeersTest, GarbageOfNobodyIsCountedAndNobodyIsAnswered) {
+  World world;
+  ModelSampler& sampler = world.AddSampler("s1");
+  world.Settle();
+  const size_t heard = sampler.heard.size();
+  world.Step(MalformedMessage{0, 0, {RefusalCode::kBadMessage, "bulk", "3 frames"}});
+  EXPECT_EQ(sampler.heard.size(), heard);
+  EXPECT_EQ(world.core->Status(world.time).refusals.size(), 1u);
+}
+
 TEST(RegistrationTest, SamplerBeforeAnyTrainerWaitsAndIsAgreedWhenOneComes) {
   World world;
   ModelSampler& sampler = world.AddSampler("s1");

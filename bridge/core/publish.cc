@@ -387,6 +387,15 @@ void HandleArenaArrived(Machine& m, const ArenaArrived& arrived) {
   ApplyHeldSeal(m, *version);
 }
 
+void HandleArenaFailed(Machine& m, const ArenaFailed& failed) {
+  Arena* arena = Find(m.arenas, failed.arena_id);
+  if (arena == nullptr || !arena->own) return;
+  arena->tainted = true;  // never given out again
+  DiscardUnsealed(
+      m, Refusal{RefusalCode::kLimitExceeded, absl::StrCat("arena ", failed.arena_id),
+                 absl::StrCat("the bridge has no memory for the upload: ", failed.reason)});
+}
+
 void HandleUploadMark(Machine& m, const UploadMark& mark) {
   Arena* arena = Find(m.arenas, mark.arena_id);
   Version* version = VersionOfArena(m, mark.arena_id);

@@ -21,6 +21,7 @@ void HandleTransferProgress(Machine& m, const Session& session, const TransferPr
 void HandleSealVersion(Machine& m, const Session& session, const ReplyTo& reply,
                        const SealVersion& message);
 void HandleArenaArrived(Machine& m, const ArenaArrived& arrived);
+void HandleArenaFailed(Machine& m, const ArenaFailed& failed);
 void HandleUploadMark(Machine& m, const UploadMark& mark);
 
 // The trainer that offered is gone or replaced: unsealed work is void.

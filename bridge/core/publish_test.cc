@@ -295,6 +295,23 @@ TEST_P(GrantTest, OnlyANewArenaOrAnUploadNeedsAWriteGrant) {
   EXPECT_TRUE(world_.writers.empty());
 }
 
+TEST_F(PublishTest, NoMemoryForAnUploadRefusesTheOfferAndTheNumberStaysFree) {
+  trainer_.transport = TransportKind::kTcp;
+  trainer_.hold_seal = true;
+  world_.Settle();
+  Publish(1, kOne);
+  const uint64_t arena = trainer_.Last<OfferAccepted>()->arena_id;
+  world_.Step(ArenaFailed{arena, "4096 bytes were asked for, 0 are left"});
+  EXPECT_EQ(FirstCode(trainer_), RefusalCode::kLimitExceeded);
+  EXPECT_NE(trainer_.Last<Refused>()->refusals.front().message.find("0 are left"),
+            std::string::npos);
+  EXPECT_EQ(world_.StatusOf(uint64_t{1}).state, "discarded");
+  trainer_.hold_seal = false;
+  Publish(1, kOne);
+  EXPECT_NE(trainer_.Last<OfferAccepted>()->arena_id, arena);
+  EXPECT_TRUE(trainer_.outcome.has_value());
+}
+
 INSTANTIATE_TEST_SUITE_P(BothTransports, GrantTest,
                          ::testing::Values(TransportKind::kShm, TransportKind::kTcp));
 
