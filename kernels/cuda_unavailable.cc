@@ -3,6 +3,7 @@
 #include "kernels/cuda_support.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/moe_cuda.h"
+#include "kernels/rmsnorm_cuda.h"
 #include "kernels/swiglu_cuda.h"
 
 namespace lockstep::kernels {
@@ -52,6 +53,10 @@ absl::Status GemmCuda(const GemmParams&, CudaStream) { return Unavailable(); }
 
 absl::Status MoeLeafCuda(const MoeLeafParams&, CudaStream) { return Unavailable(); }
 absl::Status MoeFoldCuda(const MoeFoldParams&, CudaStream) { return Unavailable(); }
+
+// ---- rmsnorm_cuda.h ----
+
+absl::Status RmsNormCuda(const RmsNormParams&, CudaStream) { return Unavailable(); }
 
 // ---- swiglu_cuda.h ----
 

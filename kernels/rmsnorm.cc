@@ -156,8 +156,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::kernels {
 namespace {
-
 HWY_EXPORT(NormRows);
+}  // namespace
 
 absl::Status CheckRmsNorm(const RmsNormParams& p) {
   if (p.rows < 1 || p.columns < 1 || p.columns > kRmsNormMaxColumns) {
@@ -195,8 +195,6 @@ absl::Status CheckRmsNorm(const RmsNormParams& p) {
   }
   return CheckFpEnvironment();
 }
-
-}  // namespace
 
 absl::Status RmsNorm(const RmsNormParams& p) {
   if (absl::Status status = CheckRmsNorm(p); !status.ok()) return status;

@@ -48,6 +48,9 @@ struct RmsNormParams {
 // FailedPrecondition when the thread's floating-point environment is not IEEE's.
 absl::Status RmsNorm(const RmsNormParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckRmsNorm(const RmsNormParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_RMSNORM_H_
