@@ -25,6 +25,9 @@ int main(int argc, char** argv) {
          device.compute_minor, absl::GetFlag(FLAGS_seed));
   TwinCheck check(absl::GetFlag(FLAGS_seed), absl::GetFlag(FLAGS_only));
   CheckSwigluTwins(check);
+  CheckMoeTwins(check);
+  CheckRmsNormTwins(check);
+  CheckGemmTwins(check);
   const bool equal = check.Report();
   printf("%s\n", equal ? "every byte is equal" : "BYTES DIFFER");
   return equal ? 0 : 1;

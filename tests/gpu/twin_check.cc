@@ -50,6 +50,11 @@ uint32_t Adversarial(uint64_t kind, uint32_t any_bits, uint32_t ordinary) {
   }
 }
 
+float ScaleOf(Mix mix) {
+  if (mix == Mix::kSmall) return 0.03125f;
+  return mix == Mix::kTiny ? 0x1p-70f : 1.0f;
+}
+
 }  // namespace
 
 void Die(const absl::Status& status) {
@@ -78,7 +83,7 @@ std::vector<float> TwinCheck::Floats(size_t count, Mix mix) {
   std::vector<float> values(count);
   for (float& value : values) {
     const uint64_t bits = Random();
-    value = NormalLike(bits) * (mix == Mix::kSmall ? 0.03125f : 1.0f);
+    value = NormalLike(bits) * ScaleOf(mix);
     if (mix != Mix::kAdversarial) continue;
     value = F32FromBits(Adversarial(bits >> 40, static_cast<uint32_t>(Random()), BitsOf(value)));
   }
@@ -94,7 +99,8 @@ std::vector<uint16_t> TwinCheck::Halves(size_t count, FloatType type, Mix mix) {
     if (type == FloatType::kBf16) {
       halves[i] = static_cast<uint16_t>(BitsOf(values[i]) >> 16);
     } else {
-      halves[i] = raw ? static_cast<uint16_t>(Random()) : F16::Store(values[i]);
+      const float value = mix == Mix::kTiny ? values[i] * 0x1p58f : values[i];
+      halves[i] = raw ? static_cast<uint16_t>(Random()) : F16::Store(value);
     }
   }
   return halves;

@@ -66,6 +66,7 @@ class DeviceArray {
 enum class Mix {
   kNormal,       // N(0, 1)-like
   kSmall,        // the same, divided by 32: products and long sums stay in range
+  kTiny,         // the same, times 2^-70 (F16: 2^-12): products are denormal or nothing
   kAdversarial,  // a tenth each: any bit pattern, NaN payloads, infinities, zeros, denormals, huge
 };
 

@@ -11,6 +11,9 @@
 
 namespace lockstep::kernels {
 
+void CheckGemmTwins(TwinCheck& check);
+void CheckMoeTwins(TwinCheck& check);
+void CheckRmsNormTwins(TwinCheck& check);
 void CheckSwigluTwins(TwinCheck& check);
 
 }  // namespace lockstep::kernels
