@@ -1,0 +1,19 @@
+#ifndef LOCKSTEP_TESTS_GPU_BENCHES_H_
+#define LOCKSTEP_TESTS_GPU_BENCHES_H_
+
+// The measurements of twins_bench, one function per family of programs.
+//
+// Example:
+//   GpuBench bench(only);
+//   BenchElementwise(bench);
+
+#include "tests/gpu/gpu_bench.h"
+
+namespace lockstep::kernels {
+
+void BenchElementwise(GpuBench& bench);  // SwiGLU, MoE, RMSNorm
+void BenchProducts(GpuBench& bench);
+
+}  // namespace lockstep::kernels
+
+#endif  // LOCKSTEP_TESTS_GPU_BENCHES_H_
