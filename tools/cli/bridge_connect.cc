@@ -7,7 +7,6 @@
 
 #include "bridge/auth/keys.h"
 #include "policy/status_macros.h"
-#include "tools/cli/exit_codes.h"
 
 namespace lockstep::tools {
 namespace {
@@ -66,26 +65,6 @@ absl::StatusOr<std::unique_ptr<transport::ClientSession>> OpenOperator(const Arg
 
 absl::StatusOr<StatusReply> AskStatus(transport::ClientSession& session, absl::Duration timeout) {
   return session.Call<StatusReply>(StatusRequest{}, timeout);
-}
-
-int ExitCodeFor(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitConverged;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:
-      return kExitUsage;
-    case absl::StatusCode::kUnavailable:
-      return kExitUnreachable;
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-      return kExitRefused;
-    case absl::StatusCode::kDeadlineExceeded:
-      return kExitTimedOut;
-    default:
-      return kExitDegraded;
-  }
 }
 
 }  // namespace lockstep::tools

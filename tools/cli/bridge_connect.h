@@ -41,11 +41,6 @@ absl::StatusOr<std::unique_ptr<transport::ClientSession>> OpenOperator(const Arg
 absl::StatusOr<StatusReply> AskStatus(transport::ClientSession& session,
                                       absl::Duration timeout = kAnswerTimeout);
 
-// What `lockstep` exits with for an error: InvalidArgument and NotFound are the command line's,
-// Unavailable the bridge's absence, FailedPrecondition and PermissionDenied refusals,
-// DeadlineExceeded a timeout; anything else is 1.
-int ExitCodeFor(const absl::Status& status);
-
 }  // namespace lockstep::tools
 
 #endif  // LOCKSTEP_TOOLS_CLI_BRIDGE_CONNECT_H_

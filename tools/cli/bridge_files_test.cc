@@ -81,7 +81,7 @@ TEST_F(DumpTest, AFolderThatIsNotThereIsAnErrorThatSaysWhatToDo) {
   const Manifest manifest;
   const absl::Status status = DumpVersion(
       {Path("absent"), 1, manifest, [](size_t) { return absl::Span<const uint8_t>(); }});
-  EXPECT_TRUE(absl::StrContains(status.message(), "check the folder")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "a folder that exists")) << status;
 }
 
 TEST_F(DumpTest, AFullDiskLeavesNothingBehind) {

@@ -177,8 +177,4 @@ json DecisionJson(const Decision& decision) {
           {"tolerance_mode", decision.tolerance_mode}};
 }
 
-std::string JsonLine(const json& value) {
-  return value.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
-}
-
 }  // namespace lockstep::tools

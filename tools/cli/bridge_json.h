@@ -24,10 +24,9 @@
 //              mismatches: [{token, sampler_bits, trainer_bits}], tolerance_mode}
 //             The numbers of a comparison are null where none was made.
 
-#include <string>
-
 #include "nlohmann/json.hpp"
 #include "policy/protocol.h"
+#include "tools/cli/json_line.h"
 
 namespace lockstep::tools {
 
@@ -38,9 +37,6 @@ nlohmann::json EventJson(const Event& event);
 nlohmann::json ExplainJson(const ExplainReply& reply);
 nlohmann::json OutcomeJson(const PublishOutcome& outcome);
 nlohmann::json DecisionJson(const Decision& decision);
-
-// One line. Text that is not UTF-8 (a peer's name may be anything) is replaced, never thrown on.
-std::string JsonLine(const nlohmann::json& value);
 
 }  // namespace lockstep::tools
 
