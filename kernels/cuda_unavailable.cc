@@ -2,6 +2,7 @@
 
 #include "kernels/cuda_support.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/lm_head_cuda.h"
 #include "kernels/moe_cuda.h"
 #include "kernels/rmsnorm_cuda.h"
 #include "kernels/swiglu_cuda.h"
@@ -48,6 +49,15 @@ absl::Status CudaStatus(int, const char*) { return Unavailable(); }
 // ---- gemm_cuda.h ----
 
 absl::Status GemmCuda(const GemmParams&, CudaStream) { return Unavailable(); }
+
+// ---- lm_head_cuda.h ----
+
+size_t SelectedLogprobCudaWorkspaceBytes(const LmHeadParams&) { return 0; }
+absl::Status SelectedLogprobCuda(const LmHeadParams&, void*, CudaStream) { return Unavailable(); }
+size_t LmHeadShardCudaWorkspaceBytes(const LmHeadShardParams&) { return 0; }
+absl::Status LmHeadShardCuda(const LmHeadShardParams&, void*, CudaStream) { return Unavailable(); }
+size_t LmHeadMergeCudaWorkspaceBytes(const LmHeadMergeParams&) { return 0; }
+absl::Status LmHeadMergeCuda(const LmHeadMergeParams&, void*, CudaStream) { return Unavailable(); }
 
 // ---- moe_cuda.h ----
 

@@ -11,6 +11,7 @@
 #include "kernels/float_formats.h"
 #include "kernels/fp_environment.h"
 #include "kernels/gemm_engine.h"
+#include "kernels/lm_head_stat.h"
 #include "kernels/parallel.h"
 
 namespace lockstep::kernels {
@@ -26,13 +27,7 @@ LmHeadTileStat TileStat(const float* logits, size_t count) {
   for (size_t i = 1; i < count; ++i) max = logits[i] > max ? logits[i] : max;
   float sum = 0.0f;
   for (size_t i = 0; i < count; ++i) sum = sum + ExpF32(logits[i] - max);
-  if (sum != sum) max = sum;
-  return {Canonicalise(max), Canonicalise(sum)};
-}
-
-LmHeadTileStat Merge(LmHeadTileStat left, LmHeadTileStat right) {
-  const float max = right.max > left.max ? right.max : left.max;
-  return {max, left.sum * ExpF32(left.max - max) + right.sum * ExpF32(right.max - max)};
+  return MakeTileStat(max, sum);
 }
 
 // Tiles [tile_begin, tile_end) of the shard for rows [row_begin, row_begin + rows).
@@ -77,7 +72,21 @@ absl::Status CheckTokens(const int64_t* tokens, int64_t rows, int64_t vocab) {
   return absl::OkStatus();
 }
 
-absl::Status CheckShard(const LmHeadShardParams& p) {
+float MergeRow(const LmHeadTileStat* tiles, size_t count, float selected,
+               std::vector<LmHeadTileStat>& nodes) {
+  nodes.assign(tiles, tiles + count);
+  while (count > 1) {
+    const size_t pairs = count / 2;
+    for (size_t i = 0; i < pairs; ++i) nodes[i] = MergeTileStats(nodes[2 * i], nodes[2 * i + 1]);
+    if (count % 2 == 1) nodes[pairs] = nodes[count - 1];
+    count = pairs + count % 2;
+  }
+  return LogprobOf(selected, nodes[0]);
+}
+
+}  // namespace
+
+absl::Status CheckLmHeadShard(const LmHeadShardParams& p) {
   if (p.operand_type != FloatType::kBf16 && p.operand_type != FloatType::kF16) {
     return absl::InvalidArgumentError(absl::StrCat(
         "lm_head: expected hidden and weight as BF16 or F16, got ", Name(p.operand_type)));
@@ -104,26 +113,23 @@ absl::Status CheckShard(const LmHeadShardParams& p) {
     return absl::InvalidArgumentError(
         "lm_head: expected non-null hidden, weight, tokens and outputs");
   }
-  if (absl::Status status = CheckTokens(p.tokens, p.rows, p.vocab); !status.ok()) return status;
   return CheckFpEnvironment();
 }
 
-float MergeRow(const LmHeadTileStat* tiles, size_t count, float selected,
-               std::vector<LmHeadTileStat>& nodes) {
-  nodes.assign(tiles, tiles + count);
-  while (count > 1) {
-    const size_t pairs = count / 2;
-    for (size_t i = 0; i < pairs; ++i) nodes[i] = Merge(nodes[2 * i], nodes[2 * i + 1]);
-    if (count % 2 == 1) nodes[pairs] = nodes[count - 1];
-    count = pairs + count % 2;
+absl::Status CheckLmHeadMerge(const LmHeadMergeParams& p) {
+  if (p.rows < 1 || p.vocab < 1 || p.tiles == nullptr || p.selected_logit == nullptr ||
+      p.logprob == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lm_head: expected T and V of at least 1 and non-null tiles, selected logits and output, "
+        "got T=",
+        p.rows, " V=", p.vocab));
   }
-  return Canonicalise((selected - nodes[0].max) - LogF32(nodes[0].sum));
+  return CheckFpEnvironment();
 }
 
-}  // namespace
-
 absl::Status LmHeadShard(const LmHeadShardParams& p) {
-  if (absl::Status status = CheckShard(p); !status.ok()) return status;
+  if (absl::Status status = CheckLmHeadShard(p); !status.ok()) return status;
+  if (absl::Status status = CheckTokens(p.tokens, p.rows, p.vocab); !status.ok()) return status;
   const size_t tiles = static_cast<size_t>(LmHeadTiles(p.shard_vocab));
   const size_t rows = static_cast<size_t>(p.rows);
   ParallelFor((tiles + kGroupTiles - 1) / kGroupTiles, p.threads, [&](size_t begin, size_t end) {
@@ -140,14 +146,7 @@ absl::Status LmHeadShard(const LmHeadShardParams& p) {
 }
 
 absl::Status LmHeadMerge(const LmHeadMergeParams& p) {
-  if (p.rows < 1 || p.vocab < 1 || p.tiles == nullptr || p.selected_logit == nullptr ||
-      p.logprob == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "lm_head: expected T and V of at least 1 and non-null tiles, selected logits and output, "
-        "got T=",
-        p.rows, " V=", p.vocab));
-  }
-  if (absl::Status status = CheckFpEnvironment(); !status.ok()) return status;
+  if (absl::Status status = CheckLmHeadMerge(p); !status.ok()) return status;
   const size_t tiles = static_cast<size_t>(LmHeadTiles(p.vocab));
   ParallelFor(static_cast<size_t>(p.rows), p.threads, [&](size_t begin, size_t end) {
     std::vector<LmHeadTileStat> nodes;

@@ -81,6 +81,10 @@ struct LmHeadMergeParams {
 };
 absl::Status LmHeadMerge(const LmHeadMergeParams& params);
 
+// The errors alone, but for those of the tokens' values; the CUDA twin refuses the same.
+absl::Status CheckLmHeadShard(const LmHeadShardParams& params);
+absl::Status CheckLmHeadMerge(const LmHeadMergeParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_LM_HEAD_H_
