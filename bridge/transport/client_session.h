@@ -54,10 +54,14 @@ struct SessionHooks {
   std::function<std::optional<Message>(const Welcome&)> registration;
   // Registered or Refused, each time one was answered.
   std::function<void(const Message&)> on_registered;
-  // A message that answers no request (RoundStart, DropArena, Fence, ...).
+  // A message that answers no request (RoundStart, DropArena, Fence, ...; also Registered or
+  // Refused when the bridge judges a sampler anew because a trainer came).
   std::function<void(const Message&)> on_message;
-  // The bridge is gone (an error that says why) or is back (OK). On `back` with
-  // `new_bridge`, what the bridge knew of this client is gone: arenas, rounds.
+  // The bridge is gone (an error that says why) or is back (OK, before the registration that
+  // follows; not for the first Welcome). Either way what was under way (rounds, a publish that
+  // is not sealed) has ended at the bridge; back with `new_bridge` it knows no arenas either.
+  // FailedPrecondition: the bridge that is there will not have this client (another run, the
+  // name taken by a newer process, ...).
   std::function<void(const absl::Status& status, bool new_bridge)> on_bridge;
 };
 
