@@ -107,6 +107,8 @@ class HeadBlock {
   std::vector<float> sums_;     // [kBlockQueries]
 };
 
+}  // namespace
+
 absl::Status CheckAttention(const AttentionParams& p) {
   if (p.type != FloatType::kBf16 && p.type != FloatType::kF16) {
     return absl::InvalidArgumentError(
@@ -141,8 +143,6 @@ absl::Status CheckAttention(const AttentionParams& p) {
   }
   return CheckFpEnvironment();
 }
-
-}  // namespace
 
 float AttentionScale(int64_t head_dim) { return 1.0f / std::sqrt(static_cast<float>(head_dim)); }
 

@@ -50,6 +50,9 @@ struct AttentionParams {
 // InvalidArgument for an unsupported type, a size, stride, scale or pointer out of range.
 absl::Status SoftmaxAttention(const AttentionParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckAttention(const AttentionParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_ATTENTION_H_

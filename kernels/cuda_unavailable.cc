@@ -1,10 +1,13 @@
 // Every function of every *_cuda.h header, for builds without the CUDA toolkit: each refuses.
 
+#include "kernels/attention_cuda.h"
 #include "kernels/cuda_support.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/lm_head_cuda.h"
 #include "kernels/moe_cuda.h"
 #include "kernels/rmsnorm_cuda.h"
+#include "kernels/rope_cuda.h"
+#include "kernels/router_topk_cuda.h"
 #include "kernels/swiglu_cuda.h"
 
 namespace lockstep::kernels {
@@ -46,6 +49,13 @@ absl::Status FillDevice(void*, uint8_t, size_t, CudaStream) { return Unavailable
 absl::Status SynchronizeStream(CudaStream) { return Unavailable(); }
 absl::Status CudaStatus(int, const char*) { return Unavailable(); }
 
+// ---- attention_cuda.h ----
+
+size_t SoftmaxAttentionCudaWorkspaceBytes(const AttentionParams&) { return 0; }
+absl::Status SoftmaxAttentionCuda(const AttentionParams&, void*, CudaStream) {
+  return Unavailable();
+}
+
 // ---- gemm_cuda.h ----
 
 absl::Status GemmCuda(const GemmParams&, CudaStream) { return Unavailable(); }
@@ -67,6 +77,11 @@ absl::Status MoeFoldCuda(const MoeFoldParams&, CudaStream) { return Unavailable(
 // ---- rmsnorm_cuda.h ----
 
 absl::Status RmsNormCuda(const RmsNormParams&, CudaStream) { return Unavailable(); }
+
+// ---- rope_cuda.h, router_topk_cuda.h ----
+
+absl::Status RopeNeoxCuda(const RopeParams&, CudaStream) { return Unavailable(); }
+absl::Status RouterTopkCuda(const RouterTopkParams&, CudaStream) { return Unavailable(); }
 
 // ---- swiglu_cuda.h ----
 

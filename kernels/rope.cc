@@ -102,7 +102,20 @@ absl::Status CheckTable(const RopeTableParams& p) {
   return CheckFpEnvironment();
 }
 
-absl::Status CheckRope(const RopeParams& p) {
+absl::Status CheckPositions(const RopeParams& p) {
+  for (int64_t r = 0; r < p.rows; ++r) {
+    if (p.positions[r] < 0 || p.positions[r] >= p.table_positions) {
+      return absl::InvalidArgumentError(absl::StrCat("rope: expected positions in [0, ",
+                                                     p.table_positions, ") of the table, got ",
+                                                     p.positions[r], " at row ", r));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRopeNeox(const RopeParams& p) {
   if (p.type != FloatType::kBf16 && p.type != FloatType::kF16) {
     return absl::InvalidArgumentError(
         absl::StrCat("rope: expected x as BF16 or F16, got ", Name(p.type)));
@@ -125,17 +138,8 @@ absl::Status CheckRope(const RopeParams& p) {
                                                    row, ", got ", p.x_row_stride, " and ",
                                                    p.out_row_stride));
   }
-  for (int64_t r = 0; r < p.rows; ++r) {
-    if (p.positions[r] < 0 || p.positions[r] >= p.table_positions) {
-      return absl::InvalidArgumentError(absl::StrCat("rope: expected positions in [0, ",
-                                                     p.table_positions, ") of the table, got ",
-                                                     p.positions[r], " at row ", r));
-    }
-  }
   return CheckFpEnvironment();
 }
-
-}  // namespace
 
 absl::Status MakeRopeTable(const RopeTableParams& p) {
   if (absl::Status status = CheckTable(p); !status.ok()) return status;
@@ -158,7 +162,8 @@ absl::Status MakeRopeTable(const RopeTableParams& p) {
 }
 
 absl::Status RopeNeox(const RopeParams& p) {
-  if (absl::Status status = CheckRope(p); !status.ok()) return status;
+  if (absl::Status status = CheckRopeNeox(p); !status.ok()) return status;
+  if (absl::Status status = CheckPositions(p); !status.ok()) return status;
   ParallelFor(static_cast<size_t>(p.rows), p.threads, [&](size_t begin, size_t end) {
     HWY_DYNAMIC_DISPATCH(RotateRows)(p, begin, end);
   });

@@ -61,6 +61,9 @@ struct RopeParams {
 // InvalidArgument for an unsupported type, a size, position, stride or pointer out of range.
 absl::Status RopeNeox(const RopeParams& params);
 
+// The errors alone, but for those of the positions' values; the CUDA twin refuses the same.
+absl::Status CheckRopeNeox(const RopeParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_ROPE_H_

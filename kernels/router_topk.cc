@@ -14,12 +14,10 @@
 #include "kernels/float_formats.h"
 #include "kernels/fp_environment.h"
 #include "kernels/parallel.h"
+#include "kernels/router_order.h"
 
 namespace lockstep::kernels {
 namespace {
-
-// Added to the sum that sigmoid weights are divided by, so that a row of zeros stays one.
-constexpr float kSigmoidSumFloor = 1e-20f;
 
 void Softmax(const float* logits, size_t count, float* score) {
   float max = logits[0];
@@ -35,22 +33,6 @@ void Softmax(const float* logits, size_t count, float* score) {
 void Sigmoid(const float* logits, size_t count, float* score) {
   for (size_t i = 0; i < count; ++i) score[i] = 1.0f / (1.0f + ExpF32(-logits[i]));
 }
-
-// A total order: greater first, NaN after every number, equals by the lower id.
-struct BetterChoice {
-  const float* choice;
-
-  bool operator()(int32_t left, int32_t right) const {
-    const float a = choice[left];
-    const float b = choice[right];
-    const bool a_is_nan = a != a;
-    const bool b_is_nan = b != b;
-    if (a_is_nan != b_is_nan) return b_is_nan;
-    if (a > b) return true;
-    if (b > a) return false;
-    return left < right;
-  }
-};
 
 // Buffers of one thread.
 struct Row {
@@ -75,7 +57,10 @@ void RouteRow(const RouterTopkParams& p, size_t r, Row& row) {
   }
   std::iota(row.order.begin(), row.order.end(), 0);
   std::partial_sort(row.order.begin(), row.order.begin() + static_cast<ptrdiff_t>(topk),
-                    row.order.end(), BetterChoice{row.choice.data()});
+                    row.order.end(), [&](int32_t left, int32_t right) {
+                      return IsBetterChoice(row.choice[static_cast<size_t>(left)], left,
+                                            row.choice[static_cast<size_t>(right)], right);
+                    });
   float* weights = p.weights + r * topk;
   float sum = 0.0f;
   for (size_t i = 0; i < topk; ++i) {
@@ -90,7 +75,9 @@ void RouteRow(const RouterTopkParams& p, size_t r, Row& row) {
   }
 }
 
-absl::Status CheckRouter(const RouterTopkParams& p) {
+}  // namespace
+
+absl::Status CheckRouterTopk(const RouterTopkParams& p) {
   if (p.rows < 1 || p.experts < 1 || p.experts > std::numeric_limits<int32_t>::max() ||
       p.topk < 1 || p.topk > p.experts) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -107,10 +94,8 @@ absl::Status CheckRouter(const RouterTopkParams& p) {
   return CheckFpEnvironment();
 }
 
-}  // namespace
-
 absl::Status RouterTopk(const RouterTopkParams& p) {
-  if (absl::Status status = CheckRouter(p); !status.ok()) return status;
+  if (absl::Status status = CheckRouterTopk(p); !status.ok()) return status;
   ParallelFor(static_cast<size_t>(p.rows), p.threads, [&](size_t begin, size_t end) {
     Row row(static_cast<size_t>(p.experts));
     for (size_t r = begin; r < end; ++r) RouteRow(p, r, row);

@@ -41,6 +41,9 @@ struct RouterTopkParams {
 // InvalidArgument for a size, scale or pointer out of range.
 absl::Status RouterTopk(const RouterTopkParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckRouterTopk(const RouterTopkParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_ROUTER_TOPK_H_
