@@ -1,6 +1,7 @@
 #include "bridge/loop/control_socket.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -98,7 +99,19 @@ absl::StatusOr<std::unique_ptr<ControlSocket>> ControlSocket::Bind(const Address
   }
   LOCKSTEP_ASSIGN_OR_RETURN(socket->endpoint_, router.LastEndpoint());
   socket->router_ = std::move(router);
+  struct stat made {};
+  if (!tcp && ::stat(address.path.c_str(), &made) == 0) {
+    socket->socket_file_ = address.path;
+    socket->socket_inode_ = made.st_ino;
+  }
   return socket;
+}
+
+ControlSocket::~ControlSocket() {
+  router_.reset();
+  struct stat found {};
+  if (socket_file_.empty() || ::stat(socket_file_.c_str(), &found) != 0) return;
+  if (found.st_ino == socket_inode_) ::unlink(socket_file_.c_str());
 }
 
 std::vector<void*> ControlSocket::Sockets() const {

@@ -51,6 +51,11 @@ class ControlSocket {
   static absl::StatusOr<std::unique_ptr<ControlSocket>> Bind(const transport::Address& address,
                                                              std::optional<ServerKeys> keys);
 
+  // Removes the socket file if it is still ours.
+  ~ControlSocket();
+  ControlSocket(const ControlSocket&) = delete;
+  ControlSocket& operator=(const ControlSocket&) = delete;
+
   // As bound: with the port that was chosen.
   const std::string& endpoint() const { return endpoint_; }
 
@@ -73,6 +78,8 @@ class ControlSocket {
   std::unique_ptr<auth::ZapHandler> zap_;  // tcp only
   std::optional<wire::ZmqSocket> router_;
   std::string endpoint_;
+  std::string socket_file_;  // ipc only
+  uint64_t socket_inode_ = 0;
 };
 
 }  // namespace lockstep::loop

@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bridge/loop/stop_signals.h"
 #include "policy/status_macros.h"
@@ -34,6 +35,15 @@ int64_t MonotonicMs() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// A dual-stack socket shows an IPv4 address as [::ffff:A.B.C.D].
+std::string PlainAddress(const std::string& address) {
+  constexpr char kMapped[] = "tcp://[::ffff:";
+  const size_t end = address.find("]:");
+  if (!absl::StartsWith(address, kMapped) || end == std::string::npos) return address;
+  const size_t begin = sizeof(kMapped) - 1;
+  return absl::StrCat("tcp://", address.substr(begin, end - begin), address.substr(end + 1));
 }
 
 template <typename T>
@@ -86,7 +96,7 @@ absl::Status Loop::Open() {
   const std::string host = ipc ? "127.0.0.1" : options_.listen.host;
   LOCKSTEP_ASSIGN_OR_RETURN(bulk_, transport::BulkServer::Listen(absl::StrCat("tcp://", host, ":0"),
                                                                  config.bulk_key, store_));
-  config.bulk_address = bulk_->address();
+  config.bulk_address = PlainAddress(bulk_->address());
   config.ticket_key = ledger_->ticket_key();
   config.boot = ledger_->boot();
   LOCKSTEP_ASSIGN_OR_RETURN(core::RecoveredState recovered, ledger_->Recover());
