@@ -28,6 +28,11 @@ int main(int argc, char** argv) {
   CheckMoeTwins(check);
   CheckRmsNormTwins(check);
   CheckGemmTwins(check);
+  CheckHeadTwins(check);
+  CheckAttentionTwins(check);
+  if (!check.ComparedAnything()) {
+    Die(absl::InvalidArgumentError("--only matches no program: see kernels/SPECIFICATION.md"));
+  }
   const bool equal = check.Report();
   printf("%s\n", equal ? "every byte is equal" : "BYTES DIFFER");
   return equal ? 0 : 1;

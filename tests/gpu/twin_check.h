@@ -118,6 +118,8 @@ class TwinCheck {
   void Compare(absl::string_view program, const std::string& label, const void* want,
                const void* got, size_t bytes, size_t element_bytes);
 
+  bool ComparedAnything() const { return !scores_.empty(); }
+
   // One line per program; whether all were equal.
   bool Report() const;
 

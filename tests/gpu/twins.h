@@ -11,7 +11,9 @@
 
 namespace lockstep::kernels {
 
+void CheckAttentionTwins(TwinCheck& check);  // and RoPE and the router
 void CheckGemmTwins(TwinCheck& check);
+void CheckHeadTwins(TwinCheck& check);
 void CheckMoeTwins(TwinCheck& check);
 void CheckRmsNormTwins(TwinCheck& check);
 void CheckSwigluTwins(TwinCheck& check);
