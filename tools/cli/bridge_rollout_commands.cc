@@ -125,7 +125,8 @@ absl::StatusOr<SubmitOptions> ReadOptions(const Args& args) {
   SubmitOptions options;
   options.sampler = args.TextOr("--sampler", "");
   constexpr absl::string_view kLevels[] = {"weights", "kernels", "tokens"};
-  LOCKSTEP_ASSIGN_OR_RETURN(const auto level, args.OneOf("--level", kLevels));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto given, args.OneOf("--level", kLevels));
+  const std::string level = given.value_or("tokens");
   if (level == "weights") options.level = AdmissionLevel::kWeights;
   if (level == "kernels") options.level = AdmissionLevel::kKernels;
   LOCKSTEP_ASSIGN_OR_RETURN(const auto timeout, args.Number("--timeout"));
