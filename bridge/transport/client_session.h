@@ -57,11 +57,11 @@ struct SessionHooks {
   // A message that answers no request (RoundStart, DropArena, Fence, ...; also Registered or
   // Refused when the bridge judges a sampler anew because a trainer came).
   std::function<void(const Message&)> on_message;
-  // The bridge is gone (an error that says why) or is back (OK, before the registration that
-  // follows; not for the first Welcome). Either way what was under way (rounds, a publish that
-  // is not sealed) has ended at the bridge; back with `new_bridge` it knows no arenas either.
-  // FailedPrecondition: the bridge that is there will not have this client (another run, the
-  // name taken by a newer process, ...).
+  // The bridge is gone (an error that says why; before requests end because of it) or is back (OK,
+  // before the registration that follows; not for the first Welcome). Either way what was under way
+  // (rounds, a publish that is not sealed) has ended at the bridge; back with `new_bridge` it knows
+  // no arenas either. FailedPrecondition: the bridge that is there will not have this client
+  // (another run, the name taken by a newer process, ...).
   std::function<void(const absl::Status& status, bool new_bridge)> on_bridge;
 };
 

@@ -277,9 +277,10 @@ void SessionLoop::EndSession(const absl::Status& why) {
   stage_ = Stage::kAway;
   registration_seq_ = 0;
   registration_answered_ = false;
+  if (had_one && !std::exchange(lost_told_, true) && hooks_.on_bridge) {
+    hooks_.on_bridge(why, false);
+  }
   book_.BridgeLost();
-  if (!had_one || std::exchange(lost_told_, true)) return;
-  if (hooks_.on_bridge) hooks_.on_bridge(why, false);
 }
 
 void SessionLoop::GiveUp(const absl::Status& why) {

@@ -64,6 +64,7 @@ class ShmWriter : public ArenaWriter {
   absl::Status Finish(RoundFeed& feed) override;
   uint64_t mark() const override { return mark_; }
   absl::Span<uint8_t> Mapped() override;
+  std::shared_ptr<const void> KeepMapped() override { return current_; }
   void Advance(uint64_t bytes_final) override { mark_ = bytes_final; }
   void Drop(uint64_t arena_id) override;
 

@@ -80,6 +80,9 @@ class ArenaWriter {
   // The arena itself, where it lies in this process, for a pass that copies and digests at
   // once; Advance then says how far it got. Empty where bytes must go through Write.
   virtual absl::Span<uint8_t> Mapped() { return {}; }
+  // Keeps what Mapped() shows now in place, through Drop and the next Begin; null where there is
+  // no such arena.
+  virtual std::shared_ptr<const void> KeepMapped() { return nullptr; }
   virtual void Advance(uint64_t bytes_final) { (void)bytes_final; }
 
   // DropArena: the bridge has closed it.
