@@ -18,10 +18,12 @@ constexpr uint64_t kBatchesBetweenPrunes = 256;
 absl::Status SqliteLedger::Append(absl::Span<const core::LedgerRecord> records) {
   if (records.empty()) return absl::OkStatus();
   LOCKSTEP_RETURN_IF_ERROR(begin_.Run());
+  counted_.clear();
   const auto put_all = [&]() -> absl::Status {
     for (const core::LedgerRecord& record : records) {
       LOCKSTEP_RETURN_IF_ERROR(std::visit([this](const auto& r) { return Put(r); }, record));
     }
+    LOCKSTEP_RETURN_IF_ERROR(PutCounts());
     if (++batches_since_prune_ >= kBatchesBetweenPrunes) {
       batches_since_prune_ = 0;
       LOCKSTEP_RETURN_IF_ERROR(Prune());
@@ -100,13 +102,15 @@ absl::Status SqliteLedger::Put(const core::DecisionRecord& record) {
   LOCKSTEP_RETURN_IF_ERROR(put_decision_.Run());
   if (pending) return absl::OkStatus();
   const bool admitted = record.decision.kind == DecisionKind::kAdmit;
-  return Count(kScopeRollouts, admitted || record.decision.reasons.empty()
-                                   ? absl::string_view()
-                                   : RefusalCodeName(record.decision.reasons[0].code));
+  ++counted_[{kScopeRollouts, admitted || record.decision.reasons.empty()
+                                  ? absl::string_view()
+                                  : RefusalCodeName(record.decision.reasons[0].code)}];
+  return absl::OkStatus();
 }
 
 absl::Status SqliteLedger::Put(const core::RefusalRecord& record) {
-  return Count(kScopeOther, RefusalCodeName(record.code));
+  ++counted_[{kScopeOther, RefusalCodeName(record.code)}];
+  return absl::OkStatus();
 }
 
 absl::Status SqliteLedger::Put(const core::EventRecord& record) {
@@ -118,8 +122,12 @@ absl::Status SqliteLedger::Put(const core::EventRecord& record) {
       .Run();
 }
 
-absl::Status SqliteLedger::Count(int scope, absl::string_view reason) {
-  return count_.Bind(1, static_cast<uint64_t>(scope)).Bind(2, reason).Run();
+absl::Status SqliteLedger::PutCounts() {
+  for (const auto& [key, count] : counted_) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        count_.Bind(1, static_cast<uint64_t>(key.first)).Bind(2, key.second).Bind(3, count).Run());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteLedger::Prune() {

@@ -1,9 +1,11 @@
 #ifndef LOCKSTEP_BRIDGE_LEDGER_SQLITE_LEDGER_H_
 #define LOCKSTEP_BRIDGE_LEDGER_SQLITE_LEDGER_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "bridge/ledger/ledger.h"
 #include "bridge/ledger/sqlite_db.h"
@@ -36,7 +38,7 @@ class SqliteLedger final : public Ledger {
   absl::Status Put(const core::DecisionRecord& record);
   absl::Status Put(const core::RefusalRecord& record);
   absl::Status Put(const core::EventRecord& record);
-  absl::Status Count(int scope, absl::string_view reason);
+  absl::Status PutCounts();
   // Removes the oldest rows beyond the limits of ledger.h.
   absl::Status Prune();
 
@@ -51,6 +53,8 @@ class SqliteLedger final : public Ledger {
   Digest256 ticket_key_{};
   uint64_t boot_ = 0;
   uint64_t batches_since_prune_ = 0;
+  // Of the batch being appended, by scope and reason; the names are constants.
+  std::map<std::pair<int, absl::string_view>, uint64_t> counted_;
 
   // Statements are finalized before the database closes: declared after it.
   SqliteStatement begin_, commit_, rollback_;

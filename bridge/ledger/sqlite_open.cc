@@ -118,8 +118,8 @@ absl::Status SqliteLedger::Prepare() {
        "pending = ?2, decision = ?3, rollout = ?4"},
       {&put_event_, "INSERT OR REPLACE INTO events VALUES (?1, ?2, ?3, ?4, ?5)"},
       {&count_,
-       "INSERT INTO counts VALUES (?1, ?2, 1) ON CONFLICT (scope, reason) DO UPDATE SET "
-       "count = count + 1"},
+       "INSERT INTO counts VALUES (?1, ?2, ?3) ON CONFLICT (scope, reason) DO UPDATE SET "
+       "count = count + ?3"},
       {&find_decision_, "SELECT decision FROM decisions WHERE id = ?1"},
       {&events_, "SELECT * FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2"},
       {&last_event_, "SELECT COALESCE(MAX(seq), 0) FROM events"},
