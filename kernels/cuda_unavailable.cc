@@ -4,6 +4,8 @@
 #include "kernels/cuda_support.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/lm_head_cuda.h"
+#include "kernels/lora_cuda.h"
+#include "kernels/lora_vjp_cuda.h"
 #include "kernels/moe_cuda.h"
 #include "kernels/rmsnorm_cuda.h"
 #include "kernels/rope_cuda.h"
@@ -68,6 +70,20 @@ size_t LmHeadShardCudaWorkspaceBytes(const LmHeadShardParams&) { return 0; }
 absl::Status LmHeadShardCuda(const LmHeadShardParams&, void*, CudaStream) { return Unavailable(); }
 size_t LmHeadMergeCudaWorkspaceBytes(const LmHeadMergeParams&) { return 0; }
 absl::Status LmHeadMergeCuda(const LmHeadMergeParams&, void*, CudaStream) { return Unavailable(); }
+
+// ---- lora_cuda.h, lora_vjp_cuda.h ----
+
+absl::Status ViewAsBf16Cuda(const float*, int64_t, uint16_t*, CudaStream) { return Unavailable(); }
+size_t LoraLinearCudaWorkspaceBytes(const LoraLinearParams&) { return 0; }
+absl::Status LoraLinearCuda(const LoraLinearParams&, void*, CudaStream) { return Unavailable(); }
+size_t LoraMlpCudaWorkspaceBytes(const LoraMlpParams&) { return 0; }
+absl::Status LoraMlpCuda(const LoraMlpParams&, const DeviceGateTable*, void*, CudaStream) {
+  return Unavailable();
+}
+size_t LoraMergeCudaWorkspaceBytes(const LoraMergeParams&) { return 0; }
+absl::Status LoraMergeCuda(const LoraMergeParams&, void*, CudaStream) { return Unavailable(); }
+size_t LoraMlpVjpCudaWorkspaceBytes(const LoraMlpVjpParams&) { return 0; }
+absl::Status LoraMlpVjpCuda(const LoraMlpVjpParams&, void*, CudaStream) { return Unavailable(); }
 
 // ---- moe_cuda.h ----
 

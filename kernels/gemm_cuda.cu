@@ -22,8 +22,9 @@ ChainOperand Operand(const void* data, FloatType type, int64_t stride, int64_t c
 }  // namespace
 
 absl::Status EnqueueChainProduct(const CudaChainProduct& p, CudaStream stream) {
-  const bool plain = p.batches == 1 && p.causal == Causal::kNone && p.a.type == p.b.type &&
-                     HasVectorRows(p.a, p.m) && HasVectorRows(p.b, p.n);
+  const bool plain = p.batches == 1 && p.causal == Causal::kNone && p.base == nullptr &&
+                     p.scale == 1.0f && p.a.type == p.b.type && HasVectorRows(p.a, p.m) &&
+                     HasVectorRows(p.b, p.n);
   if (!plain) return internal::EnqueueStrided(p, stream);
   if (std::min(p.m, p.n) <= internal::kSkinnyRows) return internal::EnqueueSkinny(p, stream);
   return internal::EnqueueTiled(p, stream);

@@ -47,6 +47,12 @@ struct CudaChainProduct {
   int64_t b_share = 1;
   Causal causal = Causal::kNone;
   int64_t causal_first = 0;
+  // What is stored: round(scale * sum), and with a base [m, n] round(base + scale * sum), one
+  // multiplication and one addition. `base` may be `out`. Not for batches.
+  float scale = 1.0f;
+  const void* base = nullptr;
+  FloatType base_type = FloatType::kBf16;  // BF16 or F32
+  int64_t base_row_stride = 0;
 };
 
 // Unchecked but for sizes beyond a launch: sizes are positive, pointers valid.

@@ -27,6 +27,12 @@ __device__ inline float LoadElement(const void* data, FloatType type, int64_t at
   return type == FloatType::kBf16 ? LoadHalf<Bf16>(bits) : LoadHalf<F16>(bits);
 }
 
+// Not through the read-only cache: the base may be what is written.
+__device__ inline float LoadBase(const void* data, FloatType type, int64_t at) {
+  return type == FloatType::kF32 ? static_cast<const float*>(data)[at]
+                                 : LoadHalf<Bf16>(static_cast<const uint16_t*>(data)[at]);
+}
+
 __device__ inline const void* Moved(const void* data, FloatType type, int64_t elements) {
   return static_cast<const char*>(data) + elements * static_cast<int64_t>(SizeOf(type));
 }
@@ -112,8 +118,12 @@ __global__ void __launch_bounds__(kThreads) StridedKernel(CudaChainProduct p, in
     for (int j = 0; j < kPerThread; ++j) {
       const int64_t column = column_begin + thread_column + j;
       if (row >= p.m || column >= p.n) continue;
+      float value = p.scale * sums[i][j].Total(depth > kGemmTileK);
+      if (p.base != nullptr) {
+        value = LoadBase(p.base, p.base_type, row * p.base_row_stride + column) + value;
+      }
       StoreSum(p.out, p.out_type, batch * p.out_batch_stride + row * p.out_row_stride + column,
-               sums[i][j].Total(depth > kGemmTileK));
+               value);
     }
   }
 }

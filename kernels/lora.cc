@@ -28,43 +28,6 @@ size_t StrideOr(int64_t stride, int64_t columns) {
 
 bool Fits(int64_t stride, int64_t columns) { return stride == 0 || stride >= columns; }
 
-absl::Status CheckLinear(const LoraLinearParams& p) {
-  if (p.rows < 1 || p.in_features < 1 || p.out_features < 1 || p.rank < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "lora: expected x [T,K], weight [N,K], a [r,K] and b [N,r] with T, K, N and r of at least "
-        "1, got T=",
-        p.rows, " K=", p.in_features, " N=", p.out_features, " r=", p.rank));
-  }
-  if (p.x == nullptr || p.weight == nullptr || p.a == nullptr || p.b == nullptr ||
-      p.out == nullptr) {
-    return absl::InvalidArgumentError("lora: expected non-null x, weight, a, b and out");
-  }
-  if (!Fits(p.x_row_stride, p.in_features) || !Fits(p.weight_row_stride, p.in_features) ||
-      !Fits(p.a_row_stride, p.in_features) || !Fits(p.out_row_stride, p.out_features)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lora: expected row strides of 0 or at least K=", p.in_features,
-                     " (x, weight, a) and N=", p.out_features, " (out), got ", p.x_row_stride, ", ",
-                     p.weight_row_stride, ", ", p.a_row_stride, " and ", p.out_row_stride));
-  }
-  if (absl::Status status = CheckLoraScale(p.scale); !status.ok()) return status;
-  return CheckFpEnvironment();
-}
-
-absl::Status CheckMerge(const LoraMergeParams& p) {
-  if (p.out_features < 1 || p.in_features < 1 || p.rank < 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "lora merge: expected weight [N,K], a [r,K] and b [N,r] with N, K and r of at least 1, "
-        "got N=",
-        p.out_features, " K=", p.in_features, " r=", p.rank));
-  }
-  if (p.weight == nullptr || p.out == nullptr || p.factors.a == nullptr || p.factors.b == nullptr) {
-    return absl::InvalidArgumentError("lora merge: expected non-null weight, a, b and out");
-  }
-  if (absl::Status status = CheckLoraFactorType(p.factor_type); !status.ok()) return status;
-  if (absl::Status status = CheckLoraScale(p.scale); !status.ok()) return status;
-  return CheckFpEnvironment();
-}
-
 // The ordinal's slice of the MLP, as one partial [rows, hidden].
 class MlpOrdinal {
  public:
@@ -134,12 +97,49 @@ class MlpOrdinal {
 
 }  // namespace
 
+absl::Status CheckLoraLinear(const LoraLinearParams& p) {
+  if (p.rows < 1 || p.in_features < 1 || p.out_features < 1 || p.rank < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lora: expected x [T,K], weight [N,K], a [r,K] and b [N,r] with T, K, N and r of at least "
+        "1, got T=",
+        p.rows, " K=", p.in_features, " N=", p.out_features, " r=", p.rank));
+  }
+  if (p.x == nullptr || p.weight == nullptr || p.a == nullptr || p.b == nullptr ||
+      p.out == nullptr) {
+    return absl::InvalidArgumentError("lora: expected non-null x, weight, a, b and out");
+  }
+  if (!Fits(p.x_row_stride, p.in_features) || !Fits(p.weight_row_stride, p.in_features) ||
+      !Fits(p.a_row_stride, p.in_features) || !Fits(p.out_row_stride, p.out_features)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lora: expected row strides of 0 or at least K=", p.in_features,
+                     " (x, weight, a) and N=", p.out_features, " (out), got ", p.x_row_stride, ", ",
+                     p.weight_row_stride, ", ", p.a_row_stride, " and ", p.out_row_stride));
+  }
+  if (absl::Status status = CheckLoraScale(p.scale); !status.ok()) return status;
+  return CheckFpEnvironment();
+}
+
+absl::Status CheckLoraMerge(const LoraMergeParams& p) {
+  if (p.out_features < 1 || p.in_features < 1 || p.rank < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "lora merge: expected weight [N,K], a [r,K] and b [N,r] with N, K and r of at least 1, "
+        "got N=",
+        p.out_features, " K=", p.in_features, " r=", p.rank));
+  }
+  if (p.weight == nullptr || p.out == nullptr || p.factors.a == nullptr || p.factors.b == nullptr) {
+    return absl::InvalidArgumentError("lora merge: expected non-null weight, a, b and out");
+  }
+  if (absl::Status status = CheckLoraFactorType(p.factor_type); !status.ok()) return status;
+  if (absl::Status status = CheckLoraScale(p.scale); !status.ok()) return status;
+  return CheckFpEnvironment();
+}
+
 void ViewAsBf16(const float* masters, size_t count, uint16_t* view) {
   for (size_t i = 0; i < count; ++i) view[i] = Bf16::Store(masters[i]);
 }
 
 absl::Status LoraLinear(const LoraLinearParams& p) {
-  if (absl::Status status = CheckLinear(p); !status.ok()) return status;
+  if (absl::Status status = CheckLoraLinear(p); !status.ok()) return status;
   const size_t rows = static_cast<size_t>(p.rows);
   const size_t rank = static_cast<size_t>(p.rank);
   const size_t outputs = static_cast<size_t>(p.out_features);
@@ -198,7 +198,7 @@ absl::Status LoraMlp(const LoraMlpParams& p) {
 }
 
 absl::Status LoraMerge(const LoraMergeParams& p) {
-  if (absl::Status status = CheckMerge(p); !status.ok()) return status;
+  if (absl::Status status = CheckLoraMerge(p); !status.ok()) return status;
   const size_t outputs = static_cast<size_t>(p.out_features);
   const size_t inputs = static_cast<size_t>(p.in_features);
   const size_t rank = static_cast<size_t>(p.rank);

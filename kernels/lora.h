@@ -102,6 +102,10 @@ struct LoraMergeParams {
 };
 absl::Status LoraMerge(const LoraMergeParams& params);
 
+// The errors alone, nothing computed; the CUDA twins refuse the same.
+absl::Status CheckLoraLinear(const LoraLinearParams& params);
+absl::Status CheckLoraMerge(const LoraMergeParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_LORA_H_

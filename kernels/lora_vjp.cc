@@ -215,7 +215,7 @@ class MlpBackward {
 
 }  // namespace
 
-absl::Status LoraMlpVjp(const LoraMlpVjpParams& p) {
+absl::Status CheckLoraMlpVjp(const LoraMlpVjpParams& p) {
   if (absl::Status status = CheckLoraMlp(p.forward); !status.ok()) return status;
   if (p.forward.saved_gate == nullptr || p.forward.saved_up == nullptr ||
       p.forward.saved_activated == nullptr) {
@@ -232,6 +232,11 @@ absl::Status LoraMlpVjp(const LoraMlpVjpParams& p) {
           "lora_mlp_vjp: expected non-null gradients of all six factors");
     }
   }
+  return absl::OkStatus();
+}
+
+absl::Status LoraMlpVjp(const LoraMlpVjpParams& p) {
+  if (absl::Status status = CheckLoraMlpVjp(p); !status.ok()) return status;
   return MlpBackward(p).Run();
 }
 

@@ -45,6 +45,9 @@ struct LoraMlpVjpParams {
 // InvalidArgument as for LoraMlp and for a missing saved tensor or gradient.
 absl::Status LoraMlpVjp(const LoraMlpVjpParams& params);
 
+// The errors alone, nothing computed; the CUDA twin refuses the same.
+absl::Status CheckLoraMlpVjp(const LoraMlpVjpParams& params);
+
 }  // namespace lockstep::kernels
 
 #endif  // LOCKSTEP_KERNELS_LORA_VJP_H_

@@ -41,12 +41,14 @@ void Add(const float* left, const float* right, size_t count, uint16_t* out) {
 
 void Scale(float scale, size_t count, float* values) {
   const hn::ScalableTag<float> d;
+  const auto nan = hn::Set(d, F32FromBits(kF32CanonicalNan));
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(hn::Mul(hn::Set(d, scale), hn::LoadU(d, values + i)), d, values + i);
+    const auto scaled = hn::Mul(hn::Set(d, scale), hn::LoadU(d, values + i));
+    hn::StoreU(hn::IfThenElse(hn::Eq(scaled, scaled), scaled, nan), d, values + i);
   }
-  for (; i < count; ++i) values[i] = scale * values[i];
+  for (; i < count; ++i) values[i] = F32::Store(scale * values[i]);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -19,7 +19,7 @@ void ScaledAddBf16(const uint16_t* base, const float* delta, float scale, size_t
 // out[i] = round(left[i] + right[i]) of float32 operands.
 void AddToBf16(const float* left, const float* right, size_t count, uint16_t* out);
 
-// values[i] = scale * values[i].
+// values[i] = scale * values[i], a store: a NaN (infinity times zero) is canonical.
 void ScaleF32(float scale, size_t count, float* values);
 
 }  // namespace lockstep::kernels

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   CheckGemmTwins(check);
   CheckHeadTwins(check);
   CheckAttentionTwins(check);
+  CheckLoraTwins(check);
   if (!check.ComparedAnything()) {
     Die(absl::InvalidArgumentError("--only matches no program: see kernels/SPECIFICATION.md"));
   }

@@ -14,6 +14,7 @@ namespace lockstep::kernels {
 void CheckAttentionTwins(TwinCheck& check);  // and RoPE and the router
 void CheckGemmTwins(TwinCheck& check);
 void CheckHeadTwins(TwinCheck& check);
+void CheckLoraTwins(TwinCheck& check);
 void CheckMoeTwins(TwinCheck& check);
 void CheckRmsNormTwins(TwinCheck& check);
 void CheckSwigluTwins(TwinCheck& check);
