@@ -1,4 +1,5 @@
 """cuda_library: CUDA twins that are built when the toolkit is there and refuse when it is not.
+cuda_binary: a program that makes sense with the toolkit alone.
 
 Example:
     cuda_library(
@@ -104,3 +105,8 @@ def cuda_library(name, hdrs, srcs = [], host_srcs = [], private_hdrs = [], deps 
         srcs = host_srcs + private_hdrs + ([name + "_objects"] if srcs else []),
         deps = [name + "_header"] + support + cuda_deps + ["@local_cuda//:cudart"],
     )
+
+def cuda_binary(**kwargs):
+    """A cc_binary that is left out of builds without the toolkit."""
+    if CUDA_AVAILABLE:
+        native.cc_binary(**kwargs)
