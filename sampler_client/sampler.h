@@ -48,13 +48,15 @@ struct SamplerOptions {
   std::vector<TransportKind> transports = {TransportKind::kShm, TransportKind::kTcp};
   int threads = 0;  // for digests and the probe; 0: one per processor, at most kMaxThreads
 
-  // Called in this order on the client's round thread; an error fails the round and the
-  // version served before stays. All may be empty but on_flush_cache.
+  // Called in this order on the client's round thread. An error of the first two fails the round
+  // and the version served before stays; an error of on_activate leaves readers without a
+  // version until a round succeeds. All may be empty but on_flush_cache.
   //
   // Stop starting requests (or keep on: readers hold their guards either way).
   std::function<absl::Status(uint64_t version)> on_pause;
   // Drop prefix and radix caches of older versions; returns a receipt that says what was
-  // flushed (never empty).
+  // flushed (never empty). It comes before the switch, so an engine that went on after on_pause
+  // flushes once more in on_activate what it has cached since.
   std::function<absl::StatusOr<std::string>(uint64_t version)> on_flush_cache;
   // New readers get `weights` from here on.
   std::function<absl::Status(const WeightsGuard& weights)> on_activate;
@@ -64,6 +66,8 @@ struct SamplerOptions {
   // Any change of SamplerState.
   std::function<void(const SamplerState&)> on_state;
 };
+
+inline constexpr int kMaxSamplerThreads = 16;
 
 // Thread-safe.
 class Sampler {

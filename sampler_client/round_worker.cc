@@ -1,0 +1,239 @@
+#include "sampler_client/round_worker.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "bridge/transport/probe_runner.h"
+#include "bridge/transport/version_digest.h"
+#include "policy/probe_plan.h"
+#include "policy/status_macros.h"
+
+namespace lockstep {
+namespace {
+
+// How often a wait for readers looks whether its round has ended.
+constexpr absl::Duration kLookEvery = absl::Milliseconds(50);
+
+absl::Status RoundEnded() { return absl::CancelledError("the round has ended"); }
+
+}  // namespace
+
+RoundWorker::RoundWorker(Options options, WeightSlots& slots)
+    : options_(std::move(options)), slots_(slots), thread_([this] { Run(); }) {}
+
+RoundWorker::~RoundWorker() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopped_ = true;
+    if (current_ != nullptr) {
+      current_->ended = true;
+      current_->feed.Cancel(absl::CancelledError("the sampler is being closed"));
+    }
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void RoundWorker::Start(RoundStart start) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (current_ != nullptr) {
+    current_->ended = true;
+    current_->feed.Cancel(absl::CancelledError("another round has begun"));
+  }
+  next_ = std::make_shared<Round>(std::move(start));
+  changed_.notify_all();
+}
+
+void RoundWorker::Progress(const RoundProgress& progress) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& round : {current_, next_}) {
+    if (round != nullptr && round->start.round_id == progress.round_id) {
+      round->feed.Advance(progress.bytes_ready);
+    }
+  }
+}
+
+void RoundWorker::Key(const RoundKey& key) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (current_ == nullptr || current_->start.round_id != key.round_id) return;
+  current_->key = key;
+  changed_.notify_all();
+}
+
+void RoundWorker::Activate(const lockstep::Activate& activate) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (current_ == nullptr || current_->start.round_id != activate.round_id) return;
+  current_->activate = true;
+  changed_.notify_all();
+}
+
+void RoundWorker::Abort(uint64_t round_id, absl::Status why) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (next_ != nullptr && (round_id == 0 || next_->start.round_id == round_id)) next_.reset();
+  if (current_ == nullptr || (round_id != 0 && current_->start.round_id != round_id)) return;
+  current_->ended = true;
+  current_->feed.Cancel(std::move(why));
+  changed_.notify_all();
+}
+
+void RoundWorker::MeetBridge() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  meet_bridge_ = true;
+  changed_.notify_all();
+}
+
+void RoundWorker::Fence() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  fence_ = true;
+  changed_.notify_all();
+}
+
+void RoundWorker::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopped_ || fence_ || meet_bridge_ || next_ != nullptr; });
+    if (stopped_) return;
+    const bool fence = std::exchange(fence_, false);
+    const bool meet_bridge = std::exchange(meet_bridge_, false);
+    const std::shared_ptr<Round> round = current_ = std::exchange(next_, nullptr);
+    lock.unlock();
+    if (fence) slots_.Deactivate();
+    if (meet_bridge) OpenLines();
+    if (round != nullptr) {
+      Play(*round);
+      slots_.DropStaged();
+    }
+    lock.lock();
+    current_.reset();
+  }
+}
+
+void RoundWorker::OpenLines() {
+  shm_.reset();
+  tcp_.reset();
+  absl::StatusOr<std::unique_ptr<transport::Installer>> shm =
+      options_.installer(TransportKind::kShm);
+  if (shm.ok()) shm_ = *std::move(shm);
+}
+
+void RoundWorker::Play(Round& round) {
+  options_.on_step("receiving");
+  absl::Status status = Install(round, round.start.manifest);
+  if (!status.ok()) return Fail(round, RefusalCode::kTransferFailed, status);
+  options_.on_step("sealed");
+  options_.post(Sealed{round.start.round_id});
+  if (!WaitFor(round, [&] { return round.key.has_value(); }).ok()) return options_.on_step("");
+  options_.on_step("verifying");
+  status = Prove(round);
+  if (!status.ok()) return Fail(round, RefusalCode::kKernelMismatch, status);
+  if (!WaitFor(round, [&] { return round.activate; }).ok()) return options_.on_step("");
+  options_.on_step("activating");
+  const RoundCallbacks& callbacks = options_.callbacks;
+  status = callbacks.on_pause ? callbacks.on_pause(round.start.version) : absl::OkStatus();
+  if (!status.ok()) return Fail(round, RefusalCode::kTransferFailed, status);
+  absl::StatusOr<std::string> receipt = Flush(round);
+  if (!receipt.ok()) return Fail(round, RefusalCode::kFlushReceiptMissing, receipt.status());
+  status = Switch(round, *std::move(receipt));
+  if (!status.ok()) Fail(round, RefusalCode::kTransferFailed, status);
+}
+
+absl::Status RoundWorker::Install(Round& round, const Manifest& manifest) {
+  ServedVersion version;
+  version.version = round.start.version;
+  version.manifest = std::make_shared<const Manifest>(manifest);
+  version.layout = ComputeArenaLayout(manifest);
+  absl::Status freed;
+  do {
+    if (Ended(round)) return RoundEnded();
+    freed = slots_.WaitUntilFree(absl::Now() + kLookEvery);
+  } while (absl::IsDeadlineExceeded(freed));
+  LOCKSTEP_RETURN_IF_ERROR(freed);
+  LOCKSTEP_ASSIGN_OR_RETURN(transport::Installer * installer, InstallerFor(round.start.transport));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      version.installed,
+      installer->Install({round.start.arena_id, version.layout.total_bytes}, round.feed));
+  // Only a mapping holds the bridge's arena; memory of our own is nobody else's business.
+  if (round.start.transport == TransportKind::kShm) version.arena_id = round.start.arena_id;
+  return slots_.Stage(std::move(version));
+}
+
+absl::Status RoundWorker::Prove(Round& round) {
+  const ServedVersion& staged = *slots_.staged();
+  RoundKey key;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    key = *round.key;
+  }
+  Verified verified;
+  verified.round_id = round.start.round_id;
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      verified.digest,
+      transport::DigestArena(options_.run(), staged.version, key.key, *staged.manifest,
+                             staged.installed->bytes(), options_.threads));
+  const ProbePlan plan = DeriveProbePlan(*staged.manifest, options_.contract, key.probe_seed);
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      verified.components,
+      transport::RunProbe(
+          plan, [&staged](size_t index) { return staged.Tensor(index); }, options_.threads));
+  if (Ended(round)) return RoundEnded();
+  options_.post(std::move(verified));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> RoundWorker::Flush(const Round& round) {
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string receipt,
+                            options_.callbacks.on_flush_cache(round.start.version));
+  if (receipt.empty()) {
+    return absl::FailedPreconditionError(
+        "on_flush_cache returned an empty receipt; say what was flushed");
+  }
+  return receipt;
+}
+
+absl::Status RoundWorker::Switch(Round& round, std::string receipt) {
+  if (Ended(round)) return RoundEnded();
+  LOCKSTEP_RETURN_IF_ERROR(slots_.Flip());
+  // Never an epoch twice, also when what it stood for was never confirmed: a restarted bridge
+  // may still know of it.
+  ++cache_epoch_;
+  options_.on_switched();
+  if (options_.callbacks.on_activate) {
+    const absl::Status activated = options_.callbacks.on_activate(slots_.Acquire());
+    if (!activated.ok()) {
+      slots_.Deactivate();
+      return activated;
+    }
+  }
+  options_.post(Activated{round.start.round_id, cache_epoch_, std::move(receipt)});
+  return absl::OkStatus();
+}
+
+absl::Status RoundWorker::WaitFor(Round& round, const std::function<bool()>& holds) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || round.ended || holds(); });
+  return stopped_ || round.ended ? RoundEnded() : absl::OkStatus();
+}
+
+absl::StatusOr<transport::Installer*> RoundWorker::InstallerFor(TransportKind kind) {
+  std::unique_ptr<transport::Installer>& place = kind == TransportKind::kShm ? shm_ : tcp_;
+  if (place == nullptr) {
+    LOCKSTEP_ASSIGN_OR_RETURN(place, options_.installer(kind));
+  }
+  return place.get();
+}
+
+void RoundWorker::Fail(const Round& round, RefusalCode code, const absl::Status& why) {
+  options_.on_step("");
+  if (Ended(round)) return;
+  options_.post(RoundFailed{
+      round.start.round_id,
+      Refusal{code, absl::StrCat("version ", round.start.version), std::string(why.message())}});
+}
+
+bool RoundWorker::Ended(const Round& round) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopped_ || round.ended;
+}
+
+}  // namespace lockstep

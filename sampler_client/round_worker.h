@@ -1,0 +1,122 @@
+#ifndef LOCKSTEP_SAMPLER_CLIENT_ROUND_WORKER_H_
+#define LOCKSTEP_SAMPLER_CLIENT_ROUND_WORKER_H_
+
+// The sampler's round thread: installs a version, proves what is installed, switches. One round
+// at a time; a newer RoundStart, an abort or a lost bridge ends the one that runs, and the
+// version served before stays. Internal to sampler_client.
+//
+// The order of a switch: on_pause, on_flush_cache, flip, on_activate. The flush comes before the
+// flip, so that no reader of the new version can meet a cached block of the old one; an engine
+// that does not pause in on_pause must flush again in on_activate what its readers of the old
+// version put there meanwhile.
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bridge/transport/round_feed.h"
+#include "bridge/transport/transport.h"
+#include "policy/contract.h"
+#include "policy/protocol.h"
+#include "sampler_client/weight_slots.h"
+
+namespace lockstep {
+
+// As SamplerOptions has them.
+struct RoundCallbacks {
+  std::function<absl::Status(uint64_t version)> on_pause;
+  std::function<absl::StatusOr<std::string>(uint64_t version)> on_flush_cache;
+  std::function<absl::Status(const WeightsGuard& weights)> on_activate;
+};
+
+class RoundWorker {
+ public:
+  struct Options {
+    Contract contract;
+    int threads = 1;
+    RoundCallbacks callbacks;
+    // Installers of the bridge that is there; errors say why a transport cannot be used.
+    std::function<absl::StatusOr<std::unique_ptr<transport::Installer>>(TransportKind)> installer;
+    // The run's name, which the digests are bound to.
+    std::function<std::string()> run;
+    std::function<void(Message)> post;
+    // "receiving", "sealed", "verifying", "activating"; "" when a round ended without Live.
+    std::function<void(const std::string& state)> on_step;
+    // The new version is the one that readers get; nothing is confirmed yet.
+    std::function<void()> on_switched;
+  };
+
+  // `slots` outlives the worker.
+  RoundWorker(Options options, WeightSlots& slots);
+  ~RoundWorker();
+  RoundWorker(const RoundWorker&) = delete;
+  RoundWorker& operator=(const RoundWorker&) = delete;
+
+  // The session's thread calls these; none blocks.
+  void Start(RoundStart start);
+  void Progress(const RoundProgress& progress);
+  void Key(const RoundKey& key);
+  void Activate(const lockstep::Activate& activate);
+  // Ends the running round; `round_id` 0: whichever it is.
+  void Abort(uint64_t round_id, absl::Status why);
+  // Another bridge than before is there: its installers are made anew. The one for shared memory
+  // is opened at once, used or not, since over it the bridge sees the death of this process.
+  void MeetBridge();
+  // Readers get nothing from here on, until a later round.
+  void Fence();
+
+ private:
+  struct Round {
+    RoundStart start;
+    transport::RoundFeed feed;
+    std::optional<RoundKey> key;
+    bool activate = false;
+    bool ended = false;  // aborted, or another has begun
+
+    explicit Round(RoundStart s) : start(std::move(s)), feed(start.bytes_ready) {}
+  };
+
+  void Run();
+  void OpenLines();
+  // The rest runs on the worker's thread. An error with the round not ended is reported to the
+  // bridge as `code`.
+  void Play(Round& round);
+  absl::Status Install(Round& round, const Manifest& manifest);
+  absl::Status Prove(Round& round);
+  absl::StatusOr<std::string> Flush(const Round& round);
+  absl::Status Switch(Round& round, std::string receipt);
+  absl::Status WaitFor(Round& round, const std::function<bool()>& holds);
+  absl::StatusOr<transport::Installer*> InstallerFor(TransportKind kind);
+  void Fail(const Round& round, RefusalCode code, const absl::Status& why);
+  bool Ended(const Round& round) const;
+
+  Options options_;
+  WeightSlots& slots_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  bool fence_ = false;
+  bool meet_bridge_ = false;
+  std::shared_ptr<Round> next_;
+  std::shared_ptr<Round> current_;
+
+  // The thread's own.
+  std::unique_ptr<transport::Installer> shm_;
+  std::unique_ptr<transport::Installer> tcp_;
+  uint64_t cache_epoch_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace lockstep
+
+#endif  // LOCKSTEP_SAMPLER_CLIENT_ROUND_WORKER_H_
