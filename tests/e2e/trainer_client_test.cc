@@ -338,7 +338,10 @@ TEST_P(TrainerClientTest, BridgeRestartedBetweenCopyAndSealIsMadeGoodFromTheOwnC
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   PlayedSampler sampler(*bridge, GetParam());
   EXPECT_EQ(sampler.TakeRound(), before);
-  EXPECT_TRUE(trainer->Publish(3, Model(3).Views()).get().ok());
+  const Model next(3);
+  auto third = trainer->Publish(3, next.Views());
+  EXPECT_EQ(sampler.TakeRound(), next.Arena());
+  EXPECT_TRUE(third.get().ok());
 }
 
 TEST_P(TrainerClientTest, BridgeRestartedAfterTheSealAnswersTheSamePublish) {
@@ -388,6 +391,7 @@ TEST_P(TrainerClientTest, NewerTrainerTakesTheEpochAndTheOlderIsToldAndStaysOut)
   bridge.reset();
   bridge = std::make_unique<RunningLoop>(place_);
   EXPECT_TRUE(newer->Publish(2, model.Views()).get().ok());
+  // It did not take the epoch back by registering with the new bridge.
   EXPECT_TRUE(absl::IsFailedPrecondition(older->Publish(3, model.Views()).get().status()));
 }
 
