@@ -247,7 +247,8 @@ struct Config {
 inline constexpr uint64_t kMaxPeers = 65'536;
 inline constexpr uint64_t kMaxSamplers = 16'384;  // records, connected or not
 inline constexpr uint64_t kMaxPendingRollouts = 100'000;
-inline constexpr uint64_t kMaxRecentDecisions = 65'536;  // covers what the ledger has not committed
+// Covers what the ledger has not committed: a loop's batch has fewer messages.
+inline constexpr uint64_t kMaxRecentDecisions = 4'096;
 inline constexpr uint64_t kMaxArenas = 8;
 inline constexpr uint64_t kMaxVersionsInMemory = 4'096;  // records, not bytes
 inline constexpr uint64_t kMaxLiveHistory = 1'024;       // activations kept per sampler

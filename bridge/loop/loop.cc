@@ -20,6 +20,8 @@ namespace {
 
 constexpr int64_t kLongestWaitMs = 60'000;
 
+static_assert(Loop::kMaxMessagesPerBatch < core::kMaxRecentDecisions);
+
 // The system's randomness is there from boot on; without it no key would be one.
 void FillRandom(uint8_t* bytes, size_t size) {
   while (size > 0) {

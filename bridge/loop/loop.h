@@ -64,6 +64,7 @@ class Entropy {
 
 class Loop {
  public:
+  // Below kMaxRecentDecisions: the ledger does not know a batch's decisions yet.
   static constexpr size_t kMaxMessagesPerBatch = 1'024;
   static constexpr size_t kMaxBytesPerBatch = size_t{64} << 20;
   static constexpr size_t kMaxVerdictsPerBatch = 64;
