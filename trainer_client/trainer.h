@@ -39,7 +39,8 @@ struct TrainerOptions {
   SourceRole source_role = SourceRole::kActor;
   // Absent: shared memory when the bridge is on this host, else TCP.
   std::optional<TransportKind> transport;
-  int threads = 0;  // for copying and digesting; 0: one per processor, at most kMaxThreads
+  int threads = 0;  // for copying and digesting; 0: one per processor, at most
+  // kMaxTrainerThreads
 };
 
 inline constexpr int kMaxTrainerThreads = 16;
@@ -51,7 +52,8 @@ struct TensorBytesView {
 };
 
 struct PublishOptions {
-  // Called on a client thread once the tensors are no longer read and may change.
+  // Called on a client thread once the tensors are no longer read and may change: once for
+  // every publish, also one that failed, before its future is ready.
   std::function<void()> on_released;
 };
 
@@ -71,6 +73,10 @@ class Trainer {
   // Errors: InvalidArgument (tensors do not fit the manifest, tied tensors differ),
   // FailedPrecondition (refused: version backwards, stale epoch, ...; last_refusals() has them),
   // Unavailable (the bridge was lost and the bytes are no longer held), Cancelled.
+  // While no bridge is there a publish waits for one. One whose bridge is restarted under it is
+  // started again by itself: from the tensors until they are released, from the copy in shared
+  // memory after that; over TCP there is none, and a restart between release and seal is
+  // Unavailable. A trainer whose epoch a newer one took stays refused until it connects anew.
   std::future<absl::StatusOr<PublishOutcome>> Publish(uint64_t version,
                                                       absl::Span<const TensorBytesView> tensors,
                                                       PublishOptions options = {});
