@@ -39,8 +39,8 @@ struct TrainerOptions {
   SourceRole source_role = SourceRole::kActor;
   // Absent: shared memory when the bridge is on this host, else TCP.
   std::optional<TransportKind> transport;
-  int threads = 0;  // for copying and digesting; 0: one per processor, at most
-  // kMaxTrainerThreads
+  // For copying and digesting; 0: one per processor. At most kMaxTrainerThreads.
+  int threads = 0;
 };
 
 inline constexpr int kMaxTrainerThreads = 16;
