@@ -155,6 +155,11 @@ TEST(SamplerVerdictTest, RefusedFromTheStartLeavesRefusedLaterStays) {
   EXPECT_EQ(staying.exit_code(), kExitConverged);
 }
 
+TEST(SamplerVerdictTest, ABridgeThatShutsDownIsWaitedFor) {
+  SamplerVerdict verdict(/*stay=*/false);
+  EXPECT_FALSE(verdict.Note({"refused", std::nullopt, "", {{RefusalCode::kShuttingDown, "", ""}}}));
+}
+
 TEST(SamplerVerdictTest, AnotherProcessOfTheSameNameEndsItAQuarantineDoesNot) {
   SamplerVerdict verdict(/*stay=*/true);
   EXPECT_FALSE(verdict.Note({"live", 3}));

@@ -70,6 +70,8 @@ bool SamplerVerdict::Note(const SamplerState& state) {
     state_ = "refused";
     return true;
   }
+  // A bridge that is shutting down takes the registration when it is back.
+  if (HasReason(state, RefusalCode::kShuttingDown)) return false;
   if (state.state == "refused") return !agreed_ && !stay_;
   agreed_ |= state.state == "assigned" || state.state == "receiving" || state.state == "live";
   return false;
