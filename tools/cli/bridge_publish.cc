@@ -14,7 +14,16 @@
 namespace lockstep::tools {
 namespace {
 
+constexpr size_t kShownRefusals = 8;
 constexpr absl::Duration kLookForStopEvery = absl::Milliseconds(50);
+
+// A checkpoint of another model differs in every tensor; the first few say so.
+std::string FirstRefusals(std::vector<Refusal> refusals) {
+  const size_t more = refusals.size() > kShownRefusals ? refusals.size() - kShownRefusals : 0;
+  refusals.resize(refusals.size() - more);
+  return absl::StrCat(FormatRefusals(refusals),
+                      more > 0 ? absl::StrCat("\nand ", more, " more") : "");
+}
 
 // Waits for the outcome or for `stop`.
 bool Ready(const std::future<absl::StatusOr<PublishOutcome>>& outcome, StopSignal& stop) {
@@ -58,7 +67,7 @@ absl::StatusOr<PublishOutcome> FileTrainer::Publish(const std::string& path, uin
   CheckpointManifest checked = ManifestForCheckpoint(std::move(specs), config_text_);
   if (!checked.refusals.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "'", path, "' is no checkpoint of this config:\n", FormatRefusals(checked.refusals)));
+        "'", path, "' is no checkpoint of this config:\n", FirstRefusals(checked.refusals)));
   }
   if (trainer_ == nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(Connect(std::move(checked.manifest)));
@@ -66,7 +75,7 @@ absl::StatusOr<PublishOutcome> FileTrainer::Publish(const std::string& path, uin
              !differences.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("'", path, "' has other tensors than the first checkpoint of this run:\n",
-                     FormatRefusals(differences), "\nstart again to publish another model"));
+                     FirstRefusals(differences), "\nstart again to publish another model"));
   }
   std::future<absl::StatusOr<PublishOutcome>> outcome = trainer_->Publish(version, views);
   if (!Ready(outcome, stop)) {
