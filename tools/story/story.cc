@@ -254,8 +254,9 @@ absl::Status Story::SubmitFile(const std::string& path, const std::string& sampl
     refused.id = Text(decision, "id");
     refused.version = row.version;
     const auto reasons = decision.find("reasons");
-    if (reasons != decision.end() && reasons->is_array() && !reasons->empty()) {
-      refused.reason = Text(reasons->front(), "code");
+    if (reasons != decision.end() && reasons->is_array() && !reasons->empty() &&
+        reasons->front().is_string()) {
+      refused.reason = reasons->front().get<std::string>();
     }
     refused.mismatched_tokens = Count(decision, "mismatched_tokens");
     refused.max_abs_diff = Number(decision, "max_abs_diff");
