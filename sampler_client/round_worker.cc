@@ -19,10 +19,21 @@ absl::Status RoundEnded() { return absl::CancelledError("the round has ended"); 
 
 }  // namespace
 
-RoundWorker::RoundWorker(Options options, WeightSlots& slots)
-    : options_(std::move(options)), slots_(slots), thread_([this] { Run(); }) {}
+RoundWorker::Round::Round(RoundStart s, ArenaHolds& holds)
+    : start(std::move(s)), feed(start.bytes_ready), holds_(holds) {
+  holds_.Hold(Arena());
+}
 
-RoundWorker::~RoundWorker() {
+uint64_t RoundWorker::Round::Arena() const {
+  return start.transport == TransportKind::kShm ? start.arena_id : 0;
+}
+
+RoundWorker::RoundWorker(Options options, WeightSlots& slots, ArenaHolds& holds)
+    : options_(std::move(options)), slots_(slots), holds_(holds), thread_([this] { Run(); }) {}
+
+RoundWorker::~RoundWorker() { Stop(); }
+
+void RoundWorker::Stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopped_ = true;
@@ -32,7 +43,7 @@ RoundWorker::~RoundWorker() {
     }
     changed_.notify_all();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void RoundWorker::Start(RoundStart start) {
@@ -41,7 +52,7 @@ void RoundWorker::Start(RoundStart start) {
     current_->ended = true;
     current_->feed.Cancel(absl::CancelledError("another round has begun"));
   }
-  next_ = std::make_shared<Round>(std::move(start));
+  next_ = std::make_shared<Round>(std::move(start), holds_);
   changed_.notify_all();
 }
 
@@ -118,31 +129,91 @@ void RoundWorker::OpenLines() {
 }
 
 void RoundWorker::Play(Round& round) {
+  if (Admissible(round) && Receive(round) && Verify(round)) PutInPlace(round);
+}
+
+bool RoundWorker::Admissible(const Round& round) {
+  const RoundStart& start = round.start;
+  if (start.epoch < served_epoch_) {
+    Fail(round, RefusalCode::kStaleEpoch,
+         absl::FailedPreconditionError(absl::StrCat(
+             "the version is of epoch ", start.epoch, ", what is served of epoch ", served_epoch_,
+             "; an older epoch is not taken. Start the sampler again to follow another run")));
+    return false;
+  }
+  if (start.version < served_version_) {
+    Fail(round, RefusalCode::kVersionBackwards,
+         absl::FailedPreconditionError(
+             absl::StrCat("version ", served_version_,
+                          " is served; versions only grow. Start the sampler again to follow "
+                          "another run")));
+    return false;
+  }
+  const std::vector<Refusal> refusals = CheckManifest(start.manifest);
+  if (!refusals.empty()) {
+    Fail(round, RefusalCode::kManifestMismatch,
+         absl::InvalidArgumentError(FormatRefusals(refusals)));
+    return false;
+  }
+  return true;
+}
+
+bool RoundWorker::Receive(Round& round) {
   options_.on_step("receiving");
-  absl::Status status = Install(round, round.start.manifest);
-  if (!status.ok()) return Fail(round, RefusalCode::kTransferFailed, status);
+  const absl::Status status = Install(round);
+  if (!status.ok()) {
+    Fail(round, RefusalCode::kTransferFailed, status);
+    return false;
+  }
   options_.on_step("sealed");
   options_.post(Sealed{round.start.round_id});
-  if (!WaitFor(round, [&] { return round.key.has_value(); }).ok()) return options_.on_step("");
+  if (WaitFor(round, [&] { return round.key.has_value(); }).ok()) return true;
+  options_.on_step("");
+  return false;
+}
+
+bool RoundWorker::Verify(Round& round) {
   options_.on_step("verifying");
-  status = Prove(round);
-  if (!status.ok()) return Fail(round, RefusalCode::kKernelMismatch, status);
-  if (!WaitFor(round, [&] { return round.activate; }).ok()) return options_.on_step("");
+  const absl::Status status = Prove(round);
+  if (!status.ok()) {
+    Fail(round, RefusalCode::kKernelMismatch, status);
+    return false;
+  }
+  if (WaitFor(round, [&] { return round.activate; }).ok()) return true;
+  options_.on_step("");
+  return false;
+}
+
+void RoundWorker::PutInPlace(Round& round) {
   options_.on_step("activating");
   const RoundCallbacks& callbacks = options_.callbacks;
-  status = callbacks.on_pause ? callbacks.on_pause(round.start.version) : absl::OkStatus();
-  if (!status.ok()) return Fail(round, RefusalCode::kTransferFailed, status);
+  const uint64_t version = round.start.version;
+  const auto resume = [&] {
+    if (callbacks.on_resume) callbacks.on_resume(version);
+  };
+  absl::Status status = callbacks.on_pause ? callbacks.on_pause(version) : absl::OkStatus();
+  if (!status.ok()) {
+    resume();
+    return Fail(round, RefusalCode::kTransferFailed, status);
+  }
   absl::StatusOr<std::string> receipt = Flush(round);
-  if (!receipt.ok()) return Fail(round, RefusalCode::kFlushReceiptMissing, receipt.status());
+  if (!receipt.ok()) {
+    resume();
+    return Fail(round, RefusalCode::kFlushReceiptMissing, receipt.status());
+  }
+  if (Ended(round)) {
+    resume();
+    return options_.on_step("");
+  }
   status = Switch(round, *std::move(receipt));
   if (!status.ok()) Fail(round, RefusalCode::kTransferFailed, status);
 }
 
-absl::Status RoundWorker::Install(Round& round, const Manifest& manifest) {
+absl::Status RoundWorker::Install(Round& round) {
   ServedVersion version;
   version.version = round.start.version;
-  version.manifest = std::make_shared<const Manifest>(manifest);
-  version.layout = ComputeArenaLayout(manifest);
+  version.manifest = std::make_shared<const Manifest>(round.start.manifest);
+  version.layout = ComputeArenaLayout(*version.manifest);
   absl::Status freed;
   do {
     if (Ended(round)) return RoundEnded();
@@ -153,9 +224,11 @@ absl::Status RoundWorker::Install(Round& round, const Manifest& manifest) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       version.installed,
       installer->Install({round.start.arena_id, version.layout.total_bytes}, round.feed));
-  // Only a mapping holds the bridge's arena; memory of our own is nobody else's business.
-  if (round.start.transport == TransportKind::kShm) version.arena_id = round.start.arena_id;
-  return slots_.Stage(std::move(version));
+  version.arena_id = round.Arena();
+  LOCKSTEP_RETURN_IF_ERROR(slots_.Stage(std::move(version)));
+  // The slot's own; the round's ends with the round.
+  holds_.Hold(round.Arena());
+  return absl::OkStatus();
 }
 
 absl::Status RoundWorker::Prove(Round& round) {
@@ -192,12 +265,13 @@ absl::StatusOr<std::string> RoundWorker::Flush(const Round& round) {
 }
 
 absl::Status RoundWorker::Switch(Round& round, std::string receipt) {
-  if (Ended(round)) return RoundEnded();
   LOCKSTEP_RETURN_IF_ERROR(slots_.Flip());
+  served_epoch_ = round.start.epoch;
+  served_version_ = round.start.version;
   // Never an epoch twice, also when what it stood for was never confirmed: a restarted bridge
   // may still know of it.
   ++cache_epoch_;
-  options_.on_switched();
+  options_.on_switched(round.start.version, cache_epoch_);
   if (options_.callbacks.on_activate) {
     const absl::Status activated = options_.callbacks.on_activate(slots_.Acquire());
     if (!activated.ok()) {

@@ -8,7 +8,11 @@
 // The order of a switch: on_pause, on_flush_cache, flip, on_activate. The flush comes before the
 // flip, so that no reader of the new version can meet a cached block of the old one; an engine
 // that does not pause in on_pause must flush again in on_activate what its readers of the old
-// version put there meanwhile.
+// version put there meanwhile. Nothing before the flip touches what is served, so whatever fails
+// until then (also the flush) leaves the version before in place; on_resume tells the engine.
+//
+// (epoch, version) only grows here too (I4): a bridge that offers an older one than is served
+// (another's state folder, a second bridge) is refused, whatever it says of itself.
 
 #include <condition_variable>
 #include <cstdint>
@@ -26,6 +30,7 @@
 #include "bridge/transport/transport.h"
 #include "policy/contract.h"
 #include "policy/protocol.h"
+#include "sampler_client/arena_holds.h"
 #include "sampler_client/weight_slots.h"
 
 namespace lockstep {
@@ -35,6 +40,7 @@ struct RoundCallbacks {
   std::function<absl::Status(uint64_t version)> on_pause;
   std::function<absl::StatusOr<std::string>(uint64_t version)> on_flush_cache;
   std::function<absl::Status(const WeightsGuard& weights)> on_activate;
+  std::function<void(uint64_t version)> on_resume;
 };
 
 class RoundWorker {
@@ -51,11 +57,11 @@ class RoundWorker {
     // "receiving", "sealed", "verifying", "activating"; "" when a round ended without Live.
     std::function<void(const std::string& state)> on_step;
     // The new version is the one that readers get; nothing is confirmed yet.
-    std::function<void()> on_switched;
+    std::function<void(uint64_t version, uint64_t cache_epoch)> on_switched;
   };
 
-  // `slots` outlives the worker.
-  RoundWorker(Options options, WeightSlots& slots);
+  // Both outlive the worker. The owner of `slots` drops a hold for every version they give back.
+  RoundWorker(Options options, WeightSlots& slots, ArenaHolds& holds);
   ~RoundWorker();
   RoundWorker(const RoundWorker&) = delete;
   RoundWorker& operator=(const RoundWorker&) = delete;
@@ -73,15 +79,24 @@ class RoundWorker {
   // Readers get nothing from here on, until a later round.
   void Fence();
 
+  // Ends the running round and the thread; what is called afterwards does nothing.
+  void Stop();
+
  private:
   struct Round {
-    RoundStart start;
+    const RoundStart start;
     transport::RoundFeed feed;
     std::optional<RoundKey> key;
     bool activate = false;
     bool ended = false;  // aborted, or another has begun
 
-    explicit Round(RoundStart s) : start(std::move(s)), feed(start.bytes_ready) {}
+    Round(RoundStart s, ArenaHolds& holds);
+    ~Round() { holds_.Drop(Arena()); }
+    // 0 over TCP: only a mapping holds the bridge's arena.
+    uint64_t Arena() const;
+
+   private:
+    ArenaHolds& holds_;
   };
 
   void Run();
@@ -89,7 +104,12 @@ class RoundWorker {
   // The rest runs on the worker's thread. An error with the round not ended is reported to the
   // bridge as `code`.
   void Play(Round& round);
-  absl::Status Install(Round& round, const Manifest& manifest);
+  // False: something was found and reported.
+  bool Admissible(const Round& round);
+  bool Receive(Round& round);
+  bool Verify(Round& round);
+  void PutInPlace(Round& round);
+  absl::Status Install(Round& round);
   absl::Status Prove(Round& round);
   absl::StatusOr<std::string> Flush(const Round& round);
   absl::Status Switch(Round& round, std::string receipt);
@@ -98,8 +118,9 @@ class RoundWorker {
   void Fail(const Round& round, RefusalCode code, const absl::Status& why);
   bool Ended(const Round& round) const;
 
-  Options options_;
+  const Options options_;
   WeightSlots& slots_;
+  ArenaHolds& holds_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -113,6 +134,8 @@ class RoundWorker {
   std::unique_ptr<transport::Installer> shm_;
   std::unique_ptr<transport::Installer> tcp_;
   uint64_t cache_epoch_ = 0;
+  uint64_t served_epoch_ = 0;
+  uint64_t served_version_ = 0;
 
   std::thread thread_;
 };

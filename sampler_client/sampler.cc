@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "bridge/transport/tcp.h"
 #include "policy/contract.h"
 #include "policy/status_macros.h"
+#include "sampler_client/arena_holds.h"
 #include "sampler_client/rollout_content.h"
 #include "sampler_client/round_worker.h"
 
@@ -53,9 +55,8 @@ class Sampler::Impl {
   Impl(SamplerOptions options, RegisterSampler registration)
       : options_(std::move(options)),
         registration_(std::move(registration)),
-        slots_([this](uint64_t, uint64_t arena_id) {
-          if (arena_id != 0) Post(ReleaseArena{arena_id});
-        }) {}
+        holds_([this](uint64_t arena_id) { Post(ReleaseArena{arena_id}); }),
+        slots_([this](uint64_t, uint64_t arena_id) { holds_.Drop(arena_id); }) {}
 
   ~Impl() {
     {
@@ -63,16 +64,23 @@ class Sampler::Impl {
       closing_ = true;
       changed_.notify_all();
     }
-    worker_.reset();
+    // The session's thread goes on calling the worker until the session has ended.
+    worker_->Stop();
     slots_.Deactivate();
-    session_.reset();
+    std::unique_ptr<transport::ClientSession> session;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      session = std::move(session_);
+    }
+    session.reset();
   }
 
   absl::Status Open(Contract contract) {
     RoundWorker::Options worker;
     worker.contract = std::move(contract);
     worker.threads = ThreadsOf(options_.threads);
-    worker.callbacks = {options_.on_pause, options_.on_flush_cache, options_.on_activate};
+    worker.callbacks = {options_.on_pause, options_.on_flush_cache, options_.on_activate,
+                        options_.on_resume};
     worker.installer = [this](TransportKind kind) { return MakeInstaller(kind); };
     worker.run = [this] {
       transport::ClientSession* session = Session();
@@ -80,8 +88,13 @@ class Sampler::Impl {
     };
     worker.post = [this](Message message) { Post(std::move(message)); };
     worker.on_step = [this](const std::string& step) { Change([&] { step_ = step; }); };
-    worker.on_switched = [this] { Change([&] { live_.reset(); }); };
-    worker_ = std::make_unique<RoundWorker>(std::move(worker), slots_);
+    worker.on_switched = [this](uint64_t version, uint64_t cache_epoch) {
+      Change([&] {
+        live_.reset();
+        switched_ = {version, cache_epoch};
+      });
+    };
+    worker_ = std::make_unique<RoundWorker>(std::move(worker), slots_, holds_);
 
     transport::SessionOptions session;
     session.bridge = options_.bridge;
@@ -166,7 +179,9 @@ class Sampler::Impl {
   void OnStanding(const Message& message) {
     if (const Registered* registered = std::get_if<Registered>(&message)) {
       Change([&] {
-        standing_ = registered->waiting ? "waiting" : "assigned";
+        // A claim that is taken up is not confirmed by a message; one that is not is followed by
+        // a round.
+        standing_ = registered->waiting ? "waiting" : live_.has_value() ? "live" : "assigned";
         contract_id_ = registered->contract_id;
         contract_short_ = registered->contract_short;
         reasons_.clear();
@@ -199,6 +214,7 @@ class Sampler::Impl {
         standing_ = "quarantined";
         reasons_ = {fence->refusal};
         live_.reset();
+        switched_ = {};
         step_.clear();
       });
     } else if (std::holds_alternative<Unfence>(message)) {
@@ -212,18 +228,19 @@ class Sampler::Impl {
   }
 
   void OnLive(const Live& live) {
-    // Of a round that was given up meanwhile: what is in place is not what it speaks of.
-    {
-      const WeightsGuard weights = slots_.Acquire();
-      if (!weights || weights->version != live.version) return;
-    }
+    bool current = false;
     Change([&] {
+      // Else of a round that was given up meanwhile: what is in place is not what it speaks of.
+      current = switched_ == std::make_pair(live.version, live.cache_epoch);
+      if (!current) return;
       live_ = LiveClaim{live.version, live.cache_epoch, live.ticket};
+      tickets_[live.version] = *live_;
+      if (tickets_.size() > kMaxKeptTickets) tickets_.erase(tickets_.begin());
       standing_ = "live";
       reasons_.clear();
       step_.clear();
     });
-    if (options_.on_live) options_.on_live(live.version);
+    if (current && options_.on_live) options_.on_live(live.version);
   }
 
   void OnBridge(const absl::Status& status, bool new_bridge) {
@@ -273,9 +290,11 @@ class Sampler::Impl {
     if (rollout.sampler.empty()) rollout.sampler = options_.name;
     if (rollout.incarnation == Incarnation{}) rollout.incarnation = session_->incarnation();
     if (rollout.contract_id.empty()) rollout.contract_id = contract_id_;
-    if (live_.has_value()) {
-      if (rollout.cache_epoch == 0) rollout.cache_epoch = live_->cache_epoch;
-      if (rollout.ticket == Digest256{}) rollout.ticket = live_->ticket;
+    const auto ticket =
+        rollout.spans.empty() ? tickets_.end() : tickets_.find(rollout.spans.back().version);
+    if (ticket != tickets_.end()) {
+      if (rollout.cache_epoch == 0) rollout.cache_epoch = ticket->second.cache_epoch;
+      if (rollout.ticket == Digest256{}) rollout.ticket = ticket->second.ticket;
     }
     if (rollout.content == Digest256{}) rollout.content = RolloutContent(rollout);
     if (rollout.id.empty()) rollout.id = ToHex(rollout.content);
@@ -317,7 +336,10 @@ class Sampler::Impl {
   std::string contract_short_;
   std::vector<Refusal> reasons_;
   std::optional<LiveClaim> live_;
+  std::pair<uint64_t, uint64_t> switched_;  // version and cache epoch that readers get
+  std::map<uint64_t, LiveClaim> tickets_;   // by version
 
+  ArenaHolds holds_;
   WeightSlots slots_;
   std::unique_ptr<transport::ClientSession> session_;
   std::unique_ptr<RoundWorker> worker_;

@@ -12,6 +12,7 @@
 //   LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Sampler> sampler, Sampler::Connect(options));
 //   WeightsGuard weights = sampler->Weights();  // one version for as long as the guard lives
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -60,6 +61,9 @@ struct SamplerOptions {
   std::function<absl::StatusOr<std::string>(uint64_t version)> on_flush_cache;
   // New readers get `weights` from here on.
   std::function<absl::Status(const WeightsGuard& weights)> on_activate;
+  // After on_pause was called, when the switch to `version` will not happen: go on with what was
+  // served.
+  std::function<void(uint64_t version)> on_resume;
 
   // The bridge has confirmed: rollouts of this version will be judged.
   std::function<void(uint64_t version)> on_live;
@@ -68,6 +72,7 @@ struct SamplerOptions {
 };
 
 inline constexpr int kMaxSamplerThreads = 16;
+inline constexpr size_t kMaxKeptTickets = 1'024;
 
 // Thread-safe.
 class Sampler {
@@ -84,9 +89,11 @@ class Sampler {
   // or one request, not for ever: an old slot is freed when its last guard is gone.
   WeightsGuard Weights() const;
 
-  // Submits a rollout; sampler, incarnation, contract, cache epoch and ticket are filled in
-  // from the live version unless already set. At level `tokens` the first answer may be
-  // `pending`; the future holds the final decision.
+  // Submits a rollout; what is not set is filled in: sampler, incarnation and contract of this
+  // one, cache epoch and ticket as they came with Live of the last span's version (of the last
+  // kMaxKeptTickets; so submit a version's rollouts after on_live), `content` as
+  // rollout_content.h says and the hex of it as id. At level `tokens` the first answer may be
+  // `pending`; the future holds the final decision. While no bridge is there it waits for one.
   std::future<absl::StatusOr<Decision>> SubmitRollout(Rollout rollout);
 
   // Waits until `version` or a newer one is live here; DeadlineExceeded otherwise.
