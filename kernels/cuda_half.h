@@ -63,13 +63,54 @@ __device__ inline void Unpack(const uint4& packed, float (&x)[kEight]) {
   for (int i = 0; i < kEight; ++i) x[i] = LoadHalf<Format>(Element(packed, i));
 }
 
+// Two elements in one word, each rounded to nearest even, denormals kept; a NaN is some NaN.
+template <class Format>
+__device__ inline uint32_t RoundPair(float low, float high) {
+  return (uint32_t{Format::Store(high)} << 16) | Format::Store(low);
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <>
+__device__ inline uint32_t RoundPair<Bf16>(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+#endif
+
+template <>
+__device__ inline uint32_t RoundPair<F16>(float low, float high) {
+  return (uint32_t{__half_as_ushort(__float2half_rn(high))} << 16) |
+         __half_as_ushort(__float2half_rn(low));
+}
+
+// One store and the load back; a NaN is some NaN.
+template <class Format>
+__device__ inline float Rounded(float x) {
+  return LoadHalf<Format>(static_cast<uint16_t>(RoundPair<Format>(x, 0.0f)));
+}
+
+template <>
+__device__ inline float Rounded<Bf16>(float x) {
+  // The upper half of the word is the float32's.
+  return F32FromBits(RoundPair<Bf16>(0.0f, x));
+}
+
 template <class Format>
 __device__ inline uint4 Pack(const float (&x)[kEight]) {
   uint32_t words[4];
+  bool nan = false;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const uint32_t high = StoreHalf<Format>(x[2 * i + 1]);
-    words[i] = (high << 16) | StoreHalf<Format>(x[2 * i]);
+    words[i] = RoundPair<Format>(x[2 * i], x[2 * i + 1]);
+    nan = nan || x[2 * i] != x[2 * i] || x[2 * i + 1] != x[2 * i + 1];
+  }
+  if (nan) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t high = StoreHalf<Format>(x[2 * i + 1]);
+      words[i] = (high << 16) | StoreHalf<Format>(x[2 * i]);
+    }
   }
   return {words[0], words[1], words[2], words[3]};
 }

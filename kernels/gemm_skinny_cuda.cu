@@ -20,9 +20,9 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kWarp = 32;  // large rows of a block
-constexpr int kMaxWarps = 4;
 constexpr int kStageDepth = 128;
 constexpr int kStageEights = kStageDepth / kEight;
+constexpr int kStageSlots = kWarp * kStageEights;
 constexpr int kStages = 4;
 static_assert(kStageDepth % kGemmTileK == 0);
 
@@ -40,197 +40,245 @@ struct SkinnyOperands {
 // Eights of a row are rotated by the row, so that lanes reading one column of them hit all banks.
 __device__ inline int Slot(int row, int eight) { return row * kStageEights + (eight ^ (row % 8)); }
 
-// A block's stages: the large rows as they are, the small ones as float32.
-struct Stages {
-  uint4* many;  // [kStages][kWarp * kStageEights]
-  float* few;   // [2][rows of the block][kStageDepth]
+// What eight steps of a thread's chains read.
+template <int kRows>
+struct EightSteps {
+  uint4 many;
+  float4 few[kRows][2];
 };
 
-template <class Format, int kRows, bool kTiles>
-struct SkinnyBlock {
-  static constexpr int kNext = (kRows + 1) / 2;  // eights of the small rows that a thread loads
+constexpr size_t SharedBytes(int block_rows) {
+  const size_t many = size_t{kStages} * kStageSlots * sizeof(uint4);
+  return many + size_t{2} * static_cast<size_t>(block_rows) * kStageDepth * sizeof(float);
+}
 
-  const SkinnyOperands& p;
-  const Stages stages;
-  const int64_t few_begin, many_begin;
-  const int block_rows;  // of the small operand
-  const int64_t whole;   // elements of a row that can be read by eights
-  uint4 next[kNext];
+// A block of kWarps warps, each with kRows small rows against the same 32 large ones.
+template <class Format, int kRows, int kWarps, bool kTiles>
+class SkinnyBlock {
+ public:
+  static constexpr int kThreads = kWarps * kWarp;
+  static constexpr int kBlockRows = kWarps * kRows;
 
-  __device__ void FetchMany(int64_t stage) const {
-    if (stage * kStageDepth < whole) {
-      uint4* to = stages.many + stage % kStages * (kWarp * kStageEights);
-      for (int i = static_cast<int>(threadIdx.x); i < kWarp * kStageEights;
-           i += static_cast<int>(blockDim.x)) {
-        const int row = i / kStageEights;
-        const int eight = i % kStageEights;
-        const int64_t k = stage * kStageDepth + eight * kEight;
-        // Rows past the end repeat the last one; their outputs are not stored.
-        const int64_t from = min(many_begin + row, p.many_rows - 1);
-        if (k < whole) {
-          __pipeline_memcpy_async(to + Slot(row, eight), p.many + from * p.many_stride + k,
-                                  sizeof(uint4));
-        }
+  __device__ SkinnyBlock(const SkinnyOperands& operands, uint4* shared)
+      : p_(operands),
+        many_stages_(shared),
+        few_stages_(reinterpret_cast<float*>(shared + kStages * kStageSlots)),
+        lane_(static_cast<int>(threadIdx.x) % kWarp),
+        warp_(static_cast<int>(threadIdx.x) / kWarp),
+        few_begin_(int64_t{blockIdx.x} % operands.few_blocks * kBlockRows),
+        many_begin_(int64_t{blockIdx.x} / operands.few_blocks * kWarp),
+        whole_(operands.k / kEight * kEight) {
+    const int eight = static_cast<int>(threadIdx.x) % kStageEights;
+    // Rows past the end repeat the last one; their outputs are not stored.
+#pragma unroll
+    for (int c = 0; c < kCopies; ++c) {
+      const int64_t row = min(many_begin_ + CopyRow(c), p_.many_rows - 1);
+      many_from_[c] = p_.many + row * p_.many_stride + eight * kEight;
+    }
+#pragma unroll
+    for (int n = 0; n < kNext; ++n) {
+      const int64_t row =
+          min(few_begin_ + (n * kThreads + static_cast<int>(threadIdx.x)) / kStageEights,
+              p_.few_rows - 1);
+      few_from_[n] = p_.few + row * p_.few_stride + eight * kEight;
+    }
+  }
+
+  __device__ void Run() {
+    const int count = static_cast<int>((whole_ + kStageDepth - 1) / kStageDepth);
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) FetchMany(s);
+    FetchFew(0);
+    for (int stage = 0; stage < count; ++stage) {
+      StoreFew(stage);
+      __pipeline_wait_prior(kStages - 2);
+      __syncthreads();
+      FetchMany(stage + kStages - 1);
+      FetchFew(stage + 1);
+      const int64_t rest = whole_ - int64_t{stage} * kStageDepth;
+      if (rest >= kStageDepth) {
+        Stage(stage);
+      } else {
+        PartOfStage(stage, static_cast<int>(rest) / kEight);
+      }
+    }
+    Finish();
+  }
+
+ private:
+  static constexpr int kCopies = kStageSlots / kThreads;  // large eights that a thread fetches
+  static constexpr int kNext = (kRows + 1) / 2;           // small eights, of which
+  static constexpr bool kHalfFetch = kRows % 2 == 1;      // half of the threads has one
+
+  __device__ int CopyRow(int c) const {
+    return static_cast<int>(threadIdx.x) / kStageEights + c * (kThreads / kStageEights);
+  }
+
+  __device__ void FetchMany(int stage) const {
+    const int eight = static_cast<int>(threadIdx.x) % kStageEights;
+    const int64_t k = int64_t{stage} * kStageDepth;
+    if (k + eight * kEight < whole_) {
+      uint4* to = many_stages_ + stage % kStages * kStageSlots;
+#pragma unroll
+      for (int c = 0; c < kCopies; ++c) {
+        __pipeline_memcpy_async(to + Slot(CopyRow(c), eight), many_from_[c] + k, sizeof(uint4));
       }
     }
     __pipeline_commit();
   }
 
-  __device__ void FetchFew(int64_t stage) {
+  __device__ bool HasNext() const {
+    return !kHalfFetch || static_cast<int>(threadIdx.x) < kThreads / 2;
+  }
+
+  __device__ void FetchFew(int stage) {
+    const int64_t k = int64_t{stage} * kStageDepth;
+    if (!HasNext() || k + static_cast<int>(threadIdx.x) % kStageEights * kEight >= whole_) return;
 #pragma unroll
     for (int n = 0; n < kNext; ++n) {
-      const int i = n * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
-      const int64_t k = stage * kStageDepth + i % kStageEights * kEight;
-      const int64_t row = min(few_begin + i / kStageEights, p.few_rows - 1);
-      if (i < block_rows * kStageEights && k < whole) {
-        next[n] = __ldg(reinterpret_cast<const uint4*>(p.few + row * p.few_stride + k));
-      }
+      next_[n] = __ldg(reinterpret_cast<const uint4*>(few_from_[n] + k));
     }
   }
 
-  __device__ float* FewAt(int64_t stage) const {
-    return stages.few + stage % 2 * (block_rows * kStageDepth);
-  }
-
-  __device__ void StoreFew(int64_t stage) const {
+  __device__ void StoreFew(int stage) const {
+    if (!HasNext()) return;
 #pragma unroll
     for (int n = 0; n < kNext; ++n) {
-      const int i = n * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
-      if (i >= block_rows * kStageEights) continue;
       float x[kEight];
-      Unpack<Format>(next[n], x);
-      float4* to = reinterpret_cast<float4*>(FewAt(stage) + i * kEight);
+      Unpack<Format>(next_[n], x);
+      const int i = n * kThreads + static_cast<int>(threadIdx.x);
+      float4* to = reinterpret_cast<float4*>(few_stages_ + stage % 2 * (kBlockRows * kStageDepth) +
+                                             i * kEight);
       to[0] = make_float4(x[0], x[1], x[2], x[3]);
       to[1] = make_float4(x[4], x[5], x[6], x[7]);
     }
   }
 
-  // Eight steps of every chain of this thread.
-  __device__ void Step(int64_t stage, int eight, Sum<kTiles> (&sums)[kRows]) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const uint4* many = stages.many + stage % kStages * (kWarp * kStageEights);
+  __device__ EightSteps<kRows> Read(int stage, int eight) const {
+    EightSteps<kRows> steps;
+    steps.many = many_stages_[stage % kStages * kStageSlots + Slot(lane_, eight)];
+    const float* few =
+        few_stages_ + (stage % 2 * kBlockRows + warp_ * kRows) * kStageDepth + eight * kEight;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float4* from = reinterpret_cast<const float4*>(few + r * kStageDepth);
+      steps.few[r][0] = from[0];
+      steps.few[r][1] = from[1];
+    }
+    return steps;
+  }
+
+  __device__ void Advance(const EightSteps<kRows>& steps) {
     float y[kEight];
-    Unpack<Format>(many[Slot(lane, eight)], y);
+    Unpack<Format>(steps.many, y);
     float x[kRows][kEight];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const float4* from = reinterpret_cast<const float4*>(
-          FewAt(stage) + (warp * kRows + r) * kStageDepth + eight * kEight);
-      const float4 low = from[0], high = from[1];
+      const float4 low = steps.few[r][0], high = steps.few[r][1];
       x[r][0] = low.x, x[r][1] = low.y, x[r][2] = low.z, x[r][3] = low.w;
       x[r][4] = high.x, x[r][5] = high.y, x[r][6] = high.z, x[r][7] = high.w;
     }
 #pragma unroll
     for (int j = 0; j < kEight; ++j) {
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sums[r].chain = __fmaf_rn(x[r][j], y[j], sums[r].chain);
+      for (int r = 0; r < kRows; ++r) sums_[r].chain = __fmaf_rn(x[r][j], y[j], sums_[r].chain);
     }
   }
 
-  __device__ void EndTiles(int64_t k, Sum<kTiles> (&sums)[kRows]) const {
+  __device__ void EndTiles(int64_t k) {
     if constexpr (kTiles) {
       if (k % kGemmTileK != 0 || k == 0) return;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) sums[r].EndTile(k == kGemmTileK);
+      for (int r = 0; r < kRows; ++r) sums_[r].EndTile(k == kGemmTileK);
     }
   }
 
-  __device__ void Run() {
-    Sum<kTiles> sums[kRows];
-    for (int s = 0; s < kStages - 1; ++s) FetchMany(s);
-    FetchFew(0);
-    const int64_t count = (whole + kStageDepth - 1) / kStageDepth;
-    for (int64_t stage = 0; stage < count; ++stage) {
-      StoreFew(stage);
-      __pipeline_wait_prior(kStages - 2);
-      __syncthreads();
-      FetchMany(stage + kStages - 1);
-      FetchFew(stage + 1);
-      const int64_t k = stage * kStageDepth;
-      if (k + kStageDepth <= whole) {
-#pragma unroll 4
-        for (int eight = 0; eight < kStageEights; ++eight) {
-          EndTiles(k + eight * kEight, sums);
-          Step(stage, eight, sums);
-        }
-      } else {
-        for (int eight = 0; k + eight * kEight < whole; ++eight) {
-          EndTiles(k + eight * kEight, sums);
-          Step(stage, eight, sums);
-        }
-      }
+  // Shared memory is read one eight ahead of the chains, which wait for nothing else.
+  __device__ void Stage(int stage) {
+    EightSteps<kRows> steps = Read(stage, 0);
+#pragma unroll
+    for (int eight = 0; eight < kStageEights; ++eight) {
+      EightSteps<kRows> ahead;
+      if (eight + 1 < kStageEights) ahead = Read(stage, eight + 1);
+      if (eight % (kGemmTileK / kEight) == 0)
+        EndTiles(int64_t{stage} * kStageDepth + eight * kEight);
+      Advance(steps);
+      steps = ahead;
     }
-    Finish(sums);
+  }
+
+  __device__ void PartOfStage(int stage, int eights) {
+    for (int eight = 0; eight < eights; ++eight) {
+      EndTiles(int64_t{stage} * kStageDepth + eight * kEight);
+      Advance(Read(stage, eight));
+    }
   }
 
   // The last elements of a row that is no multiple of eight, and the outputs.
-  __device__ void Finish(Sum<kTiles> (&sums)[kRows]) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    const int64_t many_row = many_begin + lane;
-    if (many_row >= p.many_rows) return;
-    for (int64_t k = whole; k < p.k; ++k) {
-      if (k == whole) EndTiles(k, sums);
-      const float y = LoadHalf<Format>(p.many[many_row * p.many_stride + k]);
+  __device__ void Finish() {
+    const int64_t many_row = many_begin_ + lane_;
+    if (many_row >= p_.many_rows) return;
+    for (int64_t k = whole_; k < p_.k; ++k) {
+      if (k == whole_) EndTiles(k);
+      const float y = LoadHalf<Format>(p_.many[many_row * p_.many_stride + k]);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        const int64_t row = min(few_begin + warp * kRows + r, p.few_rows - 1);
-        sums[r].chain =
-            __fmaf_rn(LoadHalf<Format>(p.few[row * p.few_stride + k]), y, sums[r].chain);
+        const int64_t row = min(few_begin_ + warp_ * kRows + r, p_.few_rows - 1);
+        sums_[r].chain =
+            __fmaf_rn(LoadHalf<Format>(p_.few[row * p_.few_stride + k]), y, sums_[r].chain);
       }
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int64_t row = few_begin + warp * kRows + r;
-      if (row >= p.few_rows) continue;
-      StoreSum(p.out, p.out_type, row * p.out_few_stride + many_row * p.out_many_stride,
-               sums[r].Total(p.k > kGemmTileK));
+      const int64_t row = few_begin_ + warp_ * kRows + r;
+      if (row >= p_.few_rows) continue;
+      StoreSum(p_.out, p_.out_type, row * p_.out_few_stride + many_row * p_.out_many_stride,
+               sums_[r].Total(p_.k > kGemmTileK));
     }
   }
+
+  const SkinnyOperands& p_;
+  uint4* const many_stages_;  // [kStages][kWarp][kStageEights], the large rows as they are
+  float* const few_stages_;   // [2][kBlockRows][kStageDepth], the small ones as float32
+  const int lane_, warp_;
+  const int64_t few_begin_, many_begin_;
+  const int64_t whole_;  // elements of a row that are read by eights
+  const uint16_t* many_from_[kCopies];
+  const uint16_t* few_from_[kNext];
+  uint4 next_[kNext];
+  Sum<kTiles> sums_[kRows];
 };
 
-constexpr size_t kManyBytes = size_t{kStages} * kWarp * kStageEights * sizeof(uint4);
-
-template <class Format, int kRows, bool kTiles>
-__global__ void __launch_bounds__(kWarp* kMaxWarps) SkinnyKernel(SkinnyOperands p) {
+template <class Format, int kRows, int kWarps, bool kTiles>
+__global__ void __launch_bounds__(kWarps* kWarp) SkinnyKernel(SkinnyOperands p) {
   extern __shared__ uint4 shared[];
-  const int block_rows = static_cast<int>(blockDim.x) / kWarp * kRows;
-  SkinnyBlock<Format, kRows, kTiles> block = {
-      p,
-      {shared, reinterpret_cast<float*>(shared) + kManyBytes / sizeof(float)},
-      int64_t{blockIdx.x} % p.few_blocks * block_rows,
-      int64_t{blockIdx.x} / p.few_blocks * kWarp,
-      block_rows,
-      p.k / kEight * kEight,
-      {}};
-  block.Run();
+  SkinnyBlock<Format, kRows, kWarps, kTiles>(p, shared).Run();
 }
 
-template <class Format, int kRows>
+template <class Format, int kRows, int kWarps>
 absl::Status OfRows(SkinnyOperands operands, bool tiles, CudaStream stream) {
-  const int warps = std::min<int>(kMaxWarps, static_cast<int>(DivideUp(operands.few_rows, kRows)));
-  operands.few_blocks = DivideUp(operands.few_rows, int64_t{warps} * kRows);
+  using Block = SkinnyBlock<Format, kRows, kWarps, false>;
+  operands.few_blocks = DivideUp(operands.few_rows, Block::kBlockRows);
   const int64_t blocks = operands.few_blocks * DivideUp(operands.many_rows, kWarp);
   if (blocks > std::numeric_limits<int32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("gemm: a product with ", operands.many_rows,
                      " rows of one operand is larger than one launch; split them"));
   }
-  const size_t shared_bytes = kManyBytes + size_t{2} * warps * kRows * kStageDepth * sizeof(float);
-  const LaunchShape shape = {static_cast<unsigned>(blocks), static_cast<unsigned>(warps * kWarp),
-                             shared_bytes, stream};
-  return tiles ? Launch("gemm", SkinnyKernel<Format, kRows, true>, shape, operands)
-               : Launch("gemm", SkinnyKernel<Format, kRows, false>, shape, operands);
+  const LaunchShape shape = {static_cast<unsigned>(blocks), Block::kThreads,
+                             SharedBytes(Block::kBlockRows), stream};
+  return tiles ? Launch("gemm", SkinnyKernel<Format, kRows, kWarps, true>, shape, operands)
+               : Launch("gemm", SkinnyKernel<Format, kRows, kWarps, false>, shape, operands);
 }
 
-// Rows of the small operand for one thread: one chain each, as many as keep the multiply-adds of
-// all warps ahead of the memory.
+// Small rows of one thread and warps of one block: few enough chains to a thread that they end in
+// the time the memory takes.
 template <class Format>
 absl::Status OfFormat(const SkinnyOperands& operands, bool tiles, CudaStream stream) {
-  if (operands.few_rows == 1) return OfRows<Format, 1>(operands, tiles, stream);
-  if (operands.few_rows <= 4) return OfRows<Format, 2>(operands, tiles, stream);
-  return OfRows<Format, 4>(operands, tiles, stream);
+  if (operands.few_rows == 1) return OfRows<Format, 1, 1>(operands, tiles, stream);
+  if (operands.few_rows <= 4) return OfRows<Format, 2, 2>(operands, tiles, stream);
+  if (operands.few_rows <= 8) return OfRows<Format, 4, 2>(operands, tiles, stream);
+  return OfRows<Format, 4, 4>(operands, tiles, stream);
 }
 
 }  // namespace

@@ -77,12 +77,10 @@ struct Place {
   __device__ int Column(int j) const { return column + j / 4 * 32 + j % 4; }
 };
 
-template <bool kTiles>
-using Sums = Sum<kTiles>[kPerThread][kPerThread];
+using Chains = float[kPerThread][kPerThread];
 
-template <bool kTiles>
 __device__ inline void Step(const SharedTile& a, const SharedTile& b, int k, const Place& place,
-                            Sums<kTiles>& sums) {
+                            Chains& chains) {
   const float4 a0 = *reinterpret_cast<const float4*>(&a[k][place.Row(0)]);
   const float4 a1 = *reinterpret_cast<const float4*>(&a[k][place.Row(4)]);
   const float4 b0 = *reinterpret_cast<const float4*>(&b[k][place.Column(0)]);
@@ -93,14 +91,34 @@ __device__ inline void Step(const SharedTile& a, const SharedTile& b, int k, con
   for (int i = 0; i < kPerThread; ++i) {
 #pragma unroll
     for (int j = 0; j < kPerThread; ++j) {
-      sums[i][j].chain = __fmaf_rn(x[i], y[j], sums[i][j].chain);
+      chains[i][j] = __fmaf_rn(x[i], y[j], chains[i][j]);
+    }
+  }
+}
+
+// Totals of `gemm/k_tile@v1` wait in shared memory, 64 a thread, for the ends of tiles: registers
+// for them would halve the blocks that run together.
+__device__ inline float* TotalAt(float* totals, int i, int j) {
+  return totals + (i * kPerThread + j) * kThreads + threadIdx.x;
+}
+
+// The first tile's sum is the total.
+__device__ inline void EndTile(bool first, float* totals, Chains& chains) {
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+#pragma unroll
+    for (int j = 0; j < kPerThread; ++j) {
+      float* total = TotalAt(totals, i, j);
+      *total = first ? chains[i][j] : *total + chains[i][j];
+      chains[i][j] = 0.0f;
     }
   }
 }
 
 template <bool kTiles>
 __device__ inline void StoreTile(const TiledOperands& p, int64_t row_begin, int64_t column_begin,
-                                 const Place& place, const Sums<kTiles>& sums) {
+                                 const Place& place, float* totals, const Chains& chains) {
+  const bool has_total = kTiles && p.k > kGemmTileK;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int64_t row = row_begin + place.Row(i);
@@ -109,13 +127,15 @@ __device__ inline void StoreTile(const TiledOperands& p, int64_t row_begin, int6
     for (int j = 0; j < kPerThread; ++j) {
       const int64_t column = column_begin + place.Column(j);
       if (column >= p.n) continue;
-      StoreSum(p.out, p.out_type, row * p.out_stride + column, sums[i][j].Total(p.k > kGemmTileK));
+      const float sum = has_total ? *TotalAt(totals, i, j) + chains[i][j] : chains[i][j];
+      StoreSum(p.out, p.out_type, row * p.out_stride + column, sum);
     }
   }
 }
 
 template <class Format, bool kTiles>
-__global__ void __launch_bounds__(kThreads, kTiles ? 1 : 2) TiledKernel(TiledOperands p) {
+__global__ void __launch_bounds__(kThreads, 2) TiledKernel(TiledOperands p) {
+  extern __shared__ float totals[];
   __shared__ __align__(16) SharedTile a_tiles[2];
   __shared__ __align__(16) SharedTile b_tiles[2];
   const int64_t group = blockIdx.x / (kGroupTiles * p.column_tiles);
@@ -136,35 +156,31 @@ __global__ void __launch_bounds__(kThreads, kTiles ? 1 : 2) TiledKernel(TiledOpe
   __syncthreads();
 
   const Place place;
-  Sums<kTiles> sums;
+  Chains chains = {};
   int buffer = 0;
   for (int64_t k = 0; k < p.k; k += kTileDepth, buffer ^= 1) {
     const bool more = k + kTileDepth < p.k;
     if (more) stage.Load(k + kTileDepth);
-    if (kTiles && k % kGemmTileK == 0 && k > 0) {
-#pragma unroll
-      for (int i = 0; i < kPerThread * kPerThread; ++i) {
-        sums[i / kPerThread][i % kPerThread].EndTile(k == kGemmTileK);
-      }
-    }
+    if (kTiles && k % kGemmTileK == 0 && k > 0) EndTile(k == kGemmTileK, totals, chains);
     if (k + kTileDepth <= p.k) {
 #pragma unroll
       for (int at = 0; at < kTileDepth; ++at) {
-        Step<kTiles>(a_tiles[buffer], b_tiles[buffer], at, place, sums);
+        Step(a_tiles[buffer], b_tiles[buffer], at, place, chains);
       }
     } else {
       for (int at = 0; at < static_cast<int>(p.k - k); ++at) {
-        Step<kTiles>(a_tiles[buffer], b_tiles[buffer], at, place, sums);
+        Step(a_tiles[buffer], b_tiles[buffer], at, place, chains);
       }
     }
     if (more) stage.Store(loads_a ? a_tiles[buffer ^ 1] : b_tiles[buffer ^ 1], loaded_row);
     __syncthreads();
   }
-  StoreTile<kTiles>(p, row_begin, column_begin, place, sums);
+  StoreTile<kTiles>(p, row_begin, column_begin, place, totals, chains);
 }
 
 template <class Format>
-absl::Status OfFormat(const TiledOperands& operands, bool tiles, const LaunchShape& shape) {
+absl::Status OfFormat(const TiledOperands& operands, bool tiles, LaunchShape shape) {
+  if (tiles) shape.shared_bytes = size_t{kPerThread} * kPerThread * kThreads * sizeof(float);
   return tiles ? Launch("gemm", TiledKernel<Format, true>, shape, operands)
                : Launch("gemm", TiledKernel<Format, false>, shape, operands);
 }

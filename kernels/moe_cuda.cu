@@ -16,6 +16,10 @@ struct LeafOperands {
   InRows routed, shared;
   OutRows out;
   float scale;
+
+  LeafOperands From(int64_t row) const {
+    return {routed.From(row), shared.From(row), out.From(row), scale};
+  }
 };
 
 template <MoeLeafProgram kProgram>
@@ -26,23 +30,23 @@ struct LeafBody {
     uint4 routed, shared;
   };
 
-  __device__ In Load(int64_t row, int64_t column, int count) const {
-    return {p.routed.Load(row, column, count), p.shared.Load(row, column, count)};
+  __device__ In Load(const EightPlace& place) const {
+    return {p.routed.Load(place), p.shared.Load(place)};
   }
 
-  __device__ void Run(int64_t row, int64_t column, int count, const In& in) const {
+  __device__ void Run(const EightPlace& place, const In& in) const {
     float routed[kEight], shared[kEight];
     Unpack<Bf16>(in.routed, routed);
     Unpack<Bf16>(in.shared, shared);
 #pragma unroll
     for (int i = 0; i < kEight; ++i) {
       if constexpr (kProgram == MoeLeafProgram::kBf16Add) {
-        routed[i] = Bf16::Load(Bf16::Store(routed[i] * p.scale)) + shared[i];
+        routed[i] = Rounded<Bf16>(routed[i] * p.scale) + shared[i];
       } else {
         routed[i] = __fmaf_rn(routed[i], p.scale, shared[i]);
       }
     }
-    p.out.Store(row, column, count, Pack<Bf16>(routed));
+    p.out.Store(place, Pack<Bf16>(routed));
   }
 };
 
@@ -55,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) LeafKernel(EightGrid grid, LeafOpera
 struct Bf16Node {
   using Value = float;  // holds a BF16
   __device__ static Value FromLeaf(uint16_t bits) { return Bf16::Load(bits); }
-  __device__ static Value Add(Value a, Value b) { return Bf16::Load(Bf16::Store(a + b)); }
+  __device__ static Value Add(Value a, Value b) { return Rounded<Bf16>(a + b); }
   __device__ static uint16_t StoreRoot(Value x) { return Bf16::Store(x); }
 };
 
@@ -109,6 +113,10 @@ struct FoldOperands {
   int64_t contributor_stride;
   int64_t contributors;
   OutRows out;
+
+  FoldOperands From(int64_t row) const {
+    return {first.From(row), contributor_stride, contributors, out.From(row)};
+  }
 };
 
 // kStack levels above the groups' roots: enough for 8 * 2^kStack - 1 contributors. A tree of E
@@ -120,27 +128,26 @@ struct FoldBody {
 
   struct In {};
 
-  __device__ In Load(int64_t, int64_t, int) const { return {}; }
+  __device__ In Load(const EightPlace&) const { return {}; }
 
-  __device__ void LoadGroup(int64_t row, int64_t column, int count, int64_t first, int leaves,
+  __device__ void LoadGroup(const EightPlace& place, int64_t first, int leaves,
                             uint4 (&group)[kGroup]) const {
-    const uint16_t* at =
-        p.first.data + first * p.contributor_stride + row * p.first.stride + column;
-    const bool eight = p.first.aligned && count == kEight;
+    const uint16_t* at = p.first.At(place) + first * p.contributor_stride;
+    const bool eight = p.first.aligned && place.count == kEight;
 #pragma unroll
     for (int e = 0; e < kGroup; ++e, at += p.contributor_stride) {
       group[e] = make_uint4(0, 0, 0, 0);
-      if (e < leaves) group[e] = eight ? LoadEight(at) : LoadUpToEight(at, count);
+      if (e < leaves) group[e] = eight ? LoadEight(at) : LoadUpToEight(at, place.count);
     }
   }
 
-  __device__ void Run(int64_t row, int64_t column, int count, In) const {
+  __device__ void Run(const EightPlace& place, In) const {
     using Value = typename Node::Value;
     Value pending[kStack > 0 ? kStack : 1][kEight];
     const int64_t groups = (p.contributors - 1) / kGroup;  // complete ones before the last
     uint4 group[kGroup];
     for (int64_t g = 0; g < groups; ++g) {
-      LoadGroup(row, column, count, g * kGroup, kGroup, group);
+      LoadGroup(place, g * kGroup, kGroup, group);
 #pragma unroll
       for (int i = 0; i < kEight; ++i) {
         Value sum = GroupRoot<Node>(group, i, kGroup);
@@ -155,7 +162,7 @@ struct FoldBody {
       }
     }
     const int rest = static_cast<int>(p.contributors - groups * kGroup);
-    LoadGroup(row, column, count, groups * kGroup, rest, group);
+    LoadGroup(place, groups * kGroup, rest, group);
     uint32_t words[4] = {0, 0, 0, 0};
 #pragma unroll
     for (int i = 0; i < kEight; ++i) {
@@ -166,7 +173,7 @@ struct FoldBody {
       }
       words[i / 2] |= uint32_t{Node::StoreRoot(sum)} << (i % 2 * 16);
     }
-    p.out.Store(row, column, count, make_uint4(words[0], words[1], words[2], words[3]));
+    p.out.Store(place, make_uint4(words[0], words[1], words[2], words[3]));
   }
 };
 
@@ -187,6 +194,7 @@ absl::Status LaunchWalk(const char* what, void (*kernel)(EightGrid, Operands), i
 
 // Contributors up to which the last group's tree is all, and up to which three levels do.
 constexpr int64_t kOneGroup = kGroup;
+constexpr int64_t kOneLevel = 1;
 constexpr int64_t kSmallStack = 3;
 constexpr int64_t kLargeStack = 20 - kGroupLevels;
 static_assert(kMoeFoldMaxContributors <= int64_t{kGroup} << kLargeStack);
@@ -196,10 +204,26 @@ absl::Status Fold(const EightGrid& grid, const FoldOperands& operands, CudaStrea
   if (operands.contributors <= kOneGroup) {
     return LaunchWalk("moe_fold", FoldKernel<Node, 0>, 1, grid, operands, stream);
   }
+  if (operands.contributors <= kGroup << kOneLevel) {
+    return LaunchWalk("moe_fold", FoldKernel<Node, kOneLevel>, 1, grid, operands, stream);
+  }
   if (operands.contributors <= kGroup << kSmallStack) {
     return LaunchWalk("moe_fold", FoldKernel<Node, kSmallStack>, 1, grid, operands, stream);
   }
   return LaunchWalk("moe_fold", FoldKernel<Node, kLargeStack>, 1, grid, operands, stream);
+}
+
+absl::Status FoldOf(MoeFoldProgram program, const EightGrid& grid, const FoldOperands& operands,
+                    CudaStream stream) {
+  switch (program) {
+    case MoeFoldProgram::kBf16Tree:
+      return Fold<Bf16Node>(grid, operands, stream);
+    case MoeFoldProgram::kFp32Tree:
+      return Fold<F32Node>(grid, operands, stream);
+    case MoeFoldProgram::kFp64Tree:
+      return Fold<F64Node>(grid, operands, stream);
+  }
+  return absl::InternalError("moe_fold: unknown program");
 }
 
 const uint16_t* Half(const void* data) { return static_cast<const uint16_t*>(data); }
@@ -210,24 +234,25 @@ int64_t Stride(int64_t stride, int64_t columns) { return stride == 0 ? columns :
 
 absl::Status MoeLeafCuda(const MoeLeafParams& p, CudaStream stream) {
   if (absl::Status s = CheckMoeLeaf(p); !s.ok()) return s;
-  if (absl::Status s = CheckWalkColumns("moe_leaf", p.columns); !s.ok()) return s;
   const LeafOperands operands = {
       .routed = InRows(Half(p.routed), Stride(p.routed_row_stride, p.columns), p.rows),
       .shared = InRows(Half(p.shared), Stride(p.shared_row_stride, p.columns), p.rows),
       .out = OutRows(Half(p.out), Stride(p.out_row_stride, p.columns), p.rows),
       .scale = p.scale,
   };
-  const EightGrid grid(p.rows, p.columns);
-  return p.program == MoeLeafProgram::kBf16Add
-             ? LaunchWalk("moe_leaf", LeafKernel<MoeLeafProgram::kBf16Add>, kLeafUnroll, grid,
-                          operands, stream)
-             : LaunchWalk("moe_leaf", LeafKernel<MoeLeafProgram::kFp32Fma>, kLeafUnroll, grid,
-                          operands, stream);
+  const auto kernel = p.program == MoeLeafProgram::kBf16Add ? LeafKernel<MoeLeafProgram::kBf16Add>
+                                                            : LeafKernel<MoeLeafProgram::kFp32Fma>;
+  return ForEachRowChunk("moe_leaf", p.rows, p.columns,
+                         {operands.routed.stride, operands.shared.stride, operands.out.stride},
+                         [&](int64_t row, int64_t rows) {
+                           return LaunchWalk("moe_leaf", kernel, kLeafUnroll,
+                                             EightGrid(rows, p.columns), operands.From(row),
+                                             stream);
+                         });
 }
 
 absl::Status MoeFoldCuda(const MoeFoldParams& p, CudaStream stream) {
   if (absl::Status s = CheckMoeFold(p); !s.ok()) return s;
-  if (absl::Status s = CheckWalkColumns("moe_fold", p.columns); !s.ok()) return s;
   const int64_t row_stride = Stride(p.partials_row_stride, p.columns);
   FoldOperands operands = {
       .first = InRows(Half(p.partials), row_stride, p.rows),
@@ -238,16 +263,11 @@ absl::Status MoeFoldCuda(const MoeFoldParams& p, CudaStream stream) {
   if (p.contributors > 1 && operands.contributor_stride % kEight != 0) {
     operands.first.aligned = false;
   }
-  const EightGrid grid(p.rows, p.columns);
-  switch (p.program) {
-    case MoeFoldProgram::kBf16Tree:
-      return Fold<Bf16Node>(grid, operands, stream);
-    case MoeFoldProgram::kFp32Tree:
-      return Fold<F32Node>(grid, operands, stream);
-    case MoeFoldProgram::kFp64Tree:
-      return Fold<F64Node>(grid, operands, stream);
-  }
-  return absl::InternalError("moe_fold: unknown program");
+  return ForEachRowChunk("moe_fold", p.rows, p.columns, {row_stride, operands.out.stride},
+                         [&](int64_t row, int64_t rows) {
+                           return FoldOf(p.program, EightGrid(rows, p.columns), operands.From(row),
+                                         stream);
+                         });
 }
 
 }  // namespace lockstep::kernels

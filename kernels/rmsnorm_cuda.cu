@@ -17,17 +17,44 @@ constexpr int kWarp = 32;
 
 // A row's eights that a thread keeps in registers; a longer row is read again for its output.
 constexpr int kMaxHeld = 4;
-constexpr int kMaxThreads = 1024;
+constexpr int kBlockThreads = 256;  // short rows share a block of these
+constexpr int kWideThreads = 512;   // a long row's block
+constexpr int kLongThreads = 1024;  // of a row that is read twice
 constexpr int64_t kMaxEights = kRmsNormMaxColumns / kEight;
 // Sums of passes over the row that shared memory has room for.
-constexpr int kMaxPasses = static_cast<int>(kMaxEights / kMaxThreads);
+constexpr int kMaxPasses = static_cast<int>(kMaxEights / kLongThreads);
 
 enum class Weight : uint8_t { kNone, kBf16, kF32 };
 
+// An operand whose rows may lie anywhere.
+template <class Pointer>
+struct NormRows {
+  Pointer data;
+  int64_t stride;
+  bool aligned;
+
+  NormRows(Pointer pointer, int64_t row_stride, int64_t rows)
+      : data(pointer), stride(row_stride), aligned(RowsAreAligned(pointer, row_stride, rows)) {}
+
+  __device__ uint4 Load(int64_t row, int64_t column, int count) const {
+    const uint16_t* at = data + row * stride + column;
+    return aligned && count == kEight ? LoadEight(at) : LoadUpToEight(at, count);
+  }
+
+  __device__ void Store(int64_t row, int64_t column, int count, const uint4& packed) const {
+    uint16_t* at = data + row * stride + column;
+    if (aligned && count == kEight) {
+      StoreEight(at, packed);
+    } else {
+      StoreUpToEight(at, packed, count);
+    }
+  }
+};
+
 struct NormOperands {
-  InRows x, residual;
-  OutRows residual_out, out;
-  bool has_residual, keeps_residual;
+  NormRows<const uint16_t*> x, residual;
+  NormRows<uint16_t*> residual_out, out;
+  bool keeps_residual;
   const void* weight;
   bool weight_aligned;
   float offset;  // 1 for a zero-centered weight and -0 otherwise: adding -0 changes no value
@@ -35,19 +62,42 @@ struct NormOperands {
   int64_t rows, columns;
 };
 
-// Elements [column, column + 8) of the row that is normed; beyond its end +0.
-__device__ inline uint4 NormedEight(const NormOperands& p, int64_t row, int64_t column) {
+// What eight columns of a row are made of.
+template <bool kResidual>
+struct RawEight {
+  uint4 x, residual;
+};
+
+template <>
+struct RawEight<false> {
+  uint4 x;
+};
+
+// Elements [column, column + 8) of a row; beyond its end +0.
+template <bool kResidual>
+__device__ inline RawEight<kResidual> LoadRaw(const NormOperands& p, int64_t row, int64_t column) {
+  RawEight<kResidual> raw = {};
   const int64_t rest = p.columns - column;
-  if (rest <= 0) return make_uint4(0, 0, 0, 0);
+  if (rest <= 0) return raw;
   const int count = rest < kEight ? static_cast<int>(rest) : kEight;
-  const uint4 x = p.x.Load(row, column, count);
-  if (!p.has_residual) return x;
-  float sum[kEight], addend[kEight];
-  Unpack<Bf16>(p.residual.Load(row, column, count), sum);
-  Unpack<Bf16>(x, addend);
+  raw.x = p.x.Load(row, column, count);
+  if constexpr (kResidual) raw.residual = p.residual.Load(row, column, count);
+  return raw;
+}
+
+// The row that is normed.
+template <bool kResidual>
+__device__ inline uint4 Normed(const RawEight<kResidual>& raw) {
+  if constexpr (!kResidual) {
+    return raw.x;
+  } else {
+    float sum[kEight], addend[kEight];
+    Unpack<Bf16>(raw.residual, sum);
+    Unpack<Bf16>(raw.x, addend);
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) sum[i] = sum[i] + addend[i];
-  return Pack<Bf16>(sum);
+    for (int i = 0; i < kEight; ++i) sum[i] = sum[i] + addend[i];
+    return Pack<Bf16>(sum);
+  }
 }
 
 // The node of level 3 over eight squares.
@@ -68,13 +118,11 @@ __device__ inline float LanesTree(float node, int width) {
   return node;
 }
 
-__device__ inline void WeightEight(const NormOperands& p, Weight kind, int64_t column, int count,
-                                   float (&w)[kEight]) {
-  if (kind == Weight::kBf16) {
-    const uint16_t* at = static_cast<const uint16_t*>(p.weight) + column;
-    const bool eight = p.weight_aligned && count == kEight;
-    Unpack<Bf16>(eight ? __ldg(reinterpret_cast<const uint4*>(at)) : LoadUpToEight(at, count), w);
-  } else {
+// Eight columns' weights: BF16 ones stay in registers over all rows, float32 ones are read again.
+template <Weight kWeight>
+struct WeightEight {
+  __device__ void Keep(const NormOperands&, int64_t) {}
+  __device__ void Get(const NormOperands& p, int64_t column, int count, float (&w)[kEight]) const {
     const float* at = static_cast<const float*>(p.weight) + column;
     if (p.weight_aligned && count == kEight) {
       const float4 low = __ldg(reinterpret_cast<const float4*>(at));
@@ -86,13 +134,27 @@ __device__ inline void WeightEight(const NormOperands& p, Weight kind, int64_t c
       for (int i = 0; i < kEight; ++i) w[i] = i < count ? at[i] : 0.0f;
     }
   }
-#pragma unroll
-  for (int i = 0; i < kEight; ++i) w[i] = w[i] + p.offset;
-}
+};
+
+template <>
+struct WeightEight<Weight::kBf16> {
+  uint4 kept;
+
+  __device__ void Keep(const NormOperands& p, int64_t column) {
+    const int64_t rest = p.columns - column;
+    if (rest <= 0) return;
+    const uint16_t* at = static_cast<const uint16_t*>(p.weight) + column;
+    const bool eight = p.weight_aligned && rest >= kEight;
+    kept = eight ? __ldg(reinterpret_cast<const uint4*>(at)) : LoadUpToEight(at, rest);
+  }
+  __device__ void Get(const NormOperands&, int64_t, int, float (&w)[kEight]) const {
+    Unpack<Bf16>(kept, w);
+  }
+};
 
 template <Weight kWeight>
 __device__ inline void WriteEight(const NormOperands& p, int64_t row, int64_t column, float inv,
-                                  const uint4& normed) {
+                                  const uint4& normed, const WeightEight<kWeight>& weight) {
   const int64_t rest = p.columns - column;
   if (rest <= 0) return;
   const int count = rest < kEight ? static_cast<int>(rest) : kEight;
@@ -103,9 +165,9 @@ __device__ inline void WriteEight(const NormOperands& p, int64_t row, int64_t co
   for (int i = 0; i < kEight; ++i) y[i] = y[i] * inv;
   if constexpr (kWeight != Weight::kNone) {
     float w[kEight];
-    WeightEight(p, kWeight, column, count, w);
+    weight.Get(p, column, count, w);
 #pragma unroll
-    for (int i = 0; i < kEight; ++i) y[i] = y[i] * w[i];
+    for (int i = 0; i < kEight; ++i) y[i] = y[i] * (w[i] + p.offset);
   }
   p.out.Store(row, column, count, Pack<Bf16>(y));
 }
@@ -115,21 +177,11 @@ __device__ inline float Inverse(const NormOperands& p, float sum) {
   return __fdiv_rn(1.0f, __fsqrt_rn(mean + p.eps));
 }
 
-// Rows of up to kHeld eights to a thread. `row_threads` threads, a power of two, share a row; a
-// block holds blockDim.x / row_threads rows.
-template <Weight kWeight, int kHeld>
-__global__ void __launch_bounds__(kMaxThreads) HeldKernel(NormOperands p, int row_threads) {
-  __shared__ float warp_sums[kHeld][kWarp];
-  const int thread = static_cast<int>(threadIdx.x) % row_threads;
-  const int64_t row = int64_t{blockIdx.x} * (blockDim.x / row_threads) + threadIdx.x / row_threads;
-  // A block of several rows may have too few of them left; such threads repeat the last one.
-  const bool in_range = row < p.rows;
-  const int64_t loaded_row = in_range ? row : p.rows - 1;
-  uint4 held[kHeld];
-#pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    held[h] = NormedEight(p, loaded_row, int64_t{h * row_threads + thread} * kEight);
-  }
+// The tree over the nodes that a row's threads hold: first over the threads, then over the held
+// eights. `warp_sums` is not in use by any other row of the block.
+template <int kHeld>
+__device__ inline float RowSum(const uint4 (&held)[kHeld], int row_threads,
+                               float (&warp_sums)[kHeld][kWarp]) {
   float sums[kHeld];
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) sums[h] = LanesTree(SquaresNode(held[h]), row_threads);
@@ -153,27 +205,68 @@ __global__ void __launch_bounds__(kMaxThreads) HeldKernel(NormOperands p, int ro
 #pragma unroll
     for (int i = 0; i < width; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
   }
-  const float inv = Inverse(p, sums[0]);
-  if (!in_range) return;
+  return sums[0];
+}
+
+// Blocks of one multiprocessor, as registers allow.
+template <int kHeld, int kThreads>
+constexpr int kResident = (kHeld > 2 ? 512 : 1024) / kThreads;
+
+// Rows of up to kHeld eights to a thread. `row_threads` threads, a power of two, share a row; a
+// block holds blockDim.x / row_threads rows at a time and loads the next ones before it sums up
+// the last, so that memory is never idle.
+template <Weight kWeight, bool kResidual, int kHeld, int kThreads>
+__global__ void __launch_bounds__(kThreads, kResident<kHeld, kThreads>)
+    HeldKernel(NormOperands p, int row_threads) {
+  __shared__ float warp_sums[2][kHeld][kWarp];
+  const int thread = static_cast<int>(threadIdx.x) % row_threads;
+  const int64_t block_rows = kThreads / row_threads;
+  const int64_t own = static_cast<int>(threadIdx.x) / row_threads;
+  const auto column = [&](int h) { return int64_t{h * row_threads + thread} * kEight; };
+  // A block may have too few rows left; its other threads repeat the last one.
+  const auto load = [&](int64_t first, RawEight<kResidual>(&raw)[kHeld]) {
+    const int64_t row = min(first + own, p.rows - 1);
 #pragma unroll
-  for (int h = 0; h < kHeld; ++h) {
-    WriteEight<kWeight>(p, row, int64_t{h * row_threads + thread} * kEight, inv, held[h]);
+    for (int h = 0; h < kHeld; ++h) raw[h] = LoadRaw<kResidual>(p, row, column(h));
+  };
+  WeightEight<kWeight> weight[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) weight[h].Keep(p, column(h));
+  RawEight<kResidual> raw[kHeld];
+  int64_t first = int64_t{blockIdx.x} * block_rows;
+  const int64_t step = int64_t{gridDim.x} * block_rows;
+  if (first < p.rows) load(first, raw);
+  for (int turn = 0; first < p.rows; first += step, turn ^= 1) {
+    uint4 held[kHeld];
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) held[h] = Normed<kResidual>(raw[h]);
+    if (first + step < p.rows) load(first + step, raw);
+    const float inv = Inverse(p, RowSum<kHeld>(held, row_threads, warp_sums[turn]));
+    if (first + own >= p.rows) continue;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      WriteEight<kWeight>(p, first + own, column(h), inv, held[h], weight[h]);
+    }
   }
 }
 
-// Rows of any length, a block each: the sums of passes of kMaxThreads eights meet in shared memory.
-template <Weight kWeight>
-__global__ void __launch_bounds__(kMaxThreads) LongKernel(NormOperands p) {
+// Rows of any length, a block each: the sums of passes of kLongThreads eights meet in shared
+// memory.
+template <Weight kWeight, bool kResidual>
+__global__ void __launch_bounds__(kLongThreads) LongKernel(NormOperands p) {
   __shared__ float pass_sums[kMaxPasses];
   __shared__ float warp_sums[kWarp];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t row = blockIdx.x;
-  const int64_t pass_columns = int64_t{kMaxThreads} * kEight;
+  const int64_t pass_columns = int64_t{kLongThreads} * kEight;
   const int passes = static_cast<int>((p.columns + pass_columns - 1) / pass_columns);
+  const auto normed = [&](int64_t column) {
+    return Normed<kResidual>(LoadRaw<kResidual>(p, row, column));
+  };
   for (int pass = 0; pass < passes; ++pass) {
     const int64_t column = pass * pass_columns + int64_t{threadIdx.x} * kEight;
-    const float sum = LanesTree(SquaresNode(NormedEight(p, row, column)), kWarp);
+    const float sum = LanesTree(SquaresNode(normed(column)), kWarp);
     if (lane == 0) warp_sums[warp] = sum;
     __syncthreads();
     if (warp == 0) {
@@ -195,35 +288,50 @@ __global__ void __launch_bounds__(kMaxThreads) LongKernel(NormOperands p) {
   const float inv = Inverse(p, pass_sums[0]);
   for (int pass = 0; pass < passes; ++pass) {
     const int64_t column = pass * pass_columns + int64_t{threadIdx.x} * kEight;
-    WriteEight<kWeight>(p, row, column, inv, NormedEight(p, row, column));
+    WeightEight<kWeight> weight;
+    weight.Keep(p, column);
+    WriteEight<kWeight>(p, row, column, inv, normed(column), weight);
   }
 }
-static_assert(kMaxPasses <= 2 * kMaxThreads);
+static_assert(kMaxPasses <= 2 * kLongThreads);
 
-template <Weight kWeight, int kHeld>
-absl::Status LaunchHeld(const NormOperands& p, int row_threads, CudaStream stream) {
-  // Short rows share a block.
-  constexpr int kBlockThreads = 256;
-  const int threads = std::max(row_threads, kBlockThreads);
-  return Launch("rmsnorm", HeldKernel<kWeight, kHeld>,
-                {DivideUp(p.rows, threads / row_threads), threads, 0, stream}, p, row_threads);
+template <Weight kWeight, bool kResidual, int kHeld, int kThreads>
+absl::Status LaunchHeld(const NormOperands& p, int64_t row_threads, CudaStream stream) {
+  const absl::StatusOr<int> multiprocessors = Multiprocessors();
+  if (!multiprocessors.ok()) return multiprocessors.status();
+  const int64_t blocks = (p.rows * row_threads + kThreads - 1) / kThreads;
+  const int64_t limit = int64_t{*multiprocessors} * kResident<kHeld, kThreads>;
+  return Launch("rmsnorm", HeldKernel<kWeight, kResidual, kHeld, kThreads>,
+                {static_cast<unsigned>(std::min(blocks, limit)), kThreads, 0, stream}, p,
+                static_cast<int>(row_threads));
 }
 
-template <Weight kWeight>
+template <Weight kWeight, bool kResidual>
 absl::Status Norm(const NormOperands& p, CudaStream stream) {
-  const int64_t eights = (p.columns + kEight - 1) / kEight;
-  if (eights > int64_t{kMaxHeld} * kMaxThreads) {
-    return Launch("rmsnorm", LongKernel<kWeight>,
-                  {static_cast<unsigned>(p.rows), kMaxThreads, 0, stream}, p);
-  }
   // The padded tree's leaves in eights.
   int64_t padded = 1;
-  while (padded < eights) padded *= 2;
-  constexpr int64_t kOneHeld = 32;
-  constexpr int64_t kTwoHeld = 512;
-  if (padded <= kOneHeld) return LaunchHeld<kWeight, 1>(p, static_cast<int>(padded), stream);
-  if (padded <= kTwoHeld) return LaunchHeld<kWeight, 2>(p, static_cast<int>(padded / 2), stream);
-  return LaunchHeld<kWeight, 4>(p, static_cast<int>(padded / 4), stream);
+  while (padded * kEight < p.columns) padded *= 2;
+  if (padded <= kWarp) {
+    return LaunchHeld<kWeight, kResidual, 1, kBlockThreads>(p, padded, stream);
+  }
+  if (padded <= 2 * kBlockThreads) {
+    return LaunchHeld<kWeight, kResidual, 2, kBlockThreads>(p, padded / 2, stream);
+  }
+  if (padded <= kMaxHeld * kBlockThreads) {
+    return LaunchHeld<kWeight, kResidual, kMaxHeld, kBlockThreads>(p, padded / kMaxHeld, stream);
+  }
+  if (padded <= kMaxHeld * kWideThreads) {
+    return LaunchHeld<kWeight, kResidual, kMaxHeld, kWideThreads>(p, padded / kMaxHeld, stream);
+  }
+  return Launch("rmsnorm", LongKernel<kWeight, kResidual>,
+                {static_cast<unsigned>(p.rows), kLongThreads, 0, stream}, p);
+}
+
+template <bool kResidual>
+absl::Status NormWith(const NormOperands& p, FloatType weight_type, CudaStream stream) {
+  if (p.weight == nullptr) return Norm<Weight::kNone, kResidual>(p, stream);
+  return weight_type == FloatType::kBf16 ? Norm<Weight::kBf16, kResidual>(p, stream)
+                                         : Norm<Weight::kF32, kResidual>(p, stream);
 }
 
 }  // namespace
@@ -233,11 +341,10 @@ absl::Status RmsNormCuda(const RmsNormParams& p, CudaStream stream) {
   const int64_t stride = p.row_stride == 0 ? p.columns : p.row_stride;
   const uint16_t* residual = p.residual != nullptr ? p.residual : p.x;
   NormOperands operands = {
-      .x = InRows(p.x, stride, p.rows),
-      .residual = InRows(residual, stride, p.rows),
-      .residual_out = OutRows(p.residual_out, stride, p.rows),
-      .out = OutRows(p.out, stride, p.rows),
-      .has_residual = p.residual != nullptr,
+      .x = NormRows<const uint16_t*>(p.x, stride, p.rows),
+      .residual = NormRows<const uint16_t*>(residual, stride, p.rows),
+      .residual_out = NormRows<uint16_t*>(p.residual_out, stride, p.rows),
+      .out = NormRows<uint16_t*>(p.out, stride, p.rows),
       .keeps_residual = p.residual_out != nullptr,
       .weight = p.weight,
       .weight_aligned = reinterpret_cast<uintptr_t>(p.weight) % 16 == 0,
@@ -246,9 +353,8 @@ absl::Status RmsNormCuda(const RmsNormParams& p, CudaStream stream) {
       .rows = p.rows,
       .columns = p.columns,
   };
-  if (p.weight == nullptr) return Norm<Weight::kNone>(operands, stream);
-  return p.weight_type == FloatType::kBf16 ? Norm<Weight::kBf16>(operands, stream)
-                                           : Norm<Weight::kF32>(operands, stream);
+  return p.residual != nullptr ? NormWith<true>(operands, p.weight_type, stream)
+                               : NormWith<false>(operands, p.weight_type, stream);
 }
 
 }  // namespace lockstep::kernels

@@ -2,7 +2,7 @@
 #define LOCKSTEP_KERNELS_RMSNORM_CUDA_H_
 
 // The CUDA twin of rmsnorm.h: same bytes, device pointers, a stream (cuda_support.h states what
-// holds for every twin). A block holds a row of up to 32,768 columns in registers; longer ones are
+// holds for every twin). A block holds a row of up to 16,384 columns in registers; longer ones are
 // read twice. split_columns is checked and changes nothing.
 //
 // Example:

@@ -1,3 +1,4 @@
+#include <initializer_list>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -11,65 +12,75 @@ namespace lockstep::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kUnroll = 2;
-constexpr int kTile = kThreads * kUnroll;
+constexpr int kForwardUnroll = 2;
+constexpr int kBackwardUnroll = 1;
 
 // Below this many elements, filling shared memory costs more than it saves.
 constexpr int64_t kWindowElements = int64_t{1} << 20;
 
-// The part of a gate table that is kept in shared memory: magnitudes of kCount consecutive bit
+// The part of a gate table that is kept in shared memory: 2^kBits magnitudes of consecutive bit
 // patterns from kFirst on, of both signs. Gates outside it (tiny, huge, not finite) are read from
 // device memory.
 template <class Format>
 struct Window {
   static constexpr uint32_t kFirst = (127 - 24) << 7;  // 2^-24 up to 2^8
-  static constexpr uint32_t kCount = 32 << 7;
+  static constexpr uint32_t kBits = 12;
   static constexpr int kBlocksPerMultiprocessor = 2;
 };
 
 template <>
 struct Window<F16> {
-  static constexpr uint32_t kFirst = (15 - 10) << 10;  // 2^-10 up to 2^4
-  static constexpr uint32_t kCount = 14 << 10;
+  static constexpr uint32_t kFirst = (15 - 10) << 10;  // 2^-10 up to 2^6
+  static constexpr uint32_t kBits = 14;
   static constexpr int kBlocksPerMultiprocessor = 1;
 };
 
 template <class Format>
-constexpr size_t kWindowBytes = 2 * Window<Format>::kCount * sizeof(float);
+constexpr uint32_t kWindowCount = uint32_t{1} << Window<Format>::kBits;
+
+template <class Format>
+constexpr size_t kWindowBytes = 2 * kWindowCount<Format> * sizeof(float);
 
 // Fills the block's window.
 template <class Format>
 __device__ void FillWindow(const float* table, float* window) {
-  constexpr uint32_t kCount = Window<Format>::kCount;
+  constexpr uint32_t kCount = kWindowCount<Format>;
+  const float4* positive = reinterpret_cast<const float4*>(table + Window<Format>::kFirst);
+  const float4* negative = reinterpret_cast<const float4*>(table + 0x8000 + Window<Format>::kFirst);
   for (uint32_t i = threadIdx.x; i < kCount / 4; i += kThreads) {
-    const float4* positive = reinterpret_cast<const float4*>(table + Window<Format>::kFirst);
-    const float4* negative =
-        reinterpret_cast<const float4*>(table + 0x8000 + Window<Format>::kFirst);
     reinterpret_cast<float4*>(window)[i] = __ldg(positive + i);
     reinterpret_cast<float4*>(window + kCount)[i] = __ldg(negative + i);
   }
   __syncthreads();
 }
 
-// table[bits of each gate].
+// table[bits of each gate]; two gates share a word and most of the arithmetic on it.
 template <class Format>
-__device__ inline void LookUp(const float* table, const float* window, uint32_t window_count,
+__device__ inline void LookUp(const float* table, const float* window, bool has_window,
                               const uint4& gates, float (&values)[kEight]) {
-  constexpr uint32_t kCount = Window<Format>::kCount;
-  bool all_inside = true;
+  constexpr uint32_t kBits = Window<Format>::kBits;
+  constexpr uint32_t kBoth = 0x00010001;
+  constexpr uint32_t kIndex = (kWindowCount<Format> - 1) * kBoth;
+  const uint32_t words[4] = {gates.x, gates.y, gates.z, gates.w};
+  uint32_t outside = 0;
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) {
-    const uint32_t bits = Element(gates, i);
-    const uint32_t at = (bits & 0x7FFF) - Window<Format>::kFirst;
-    const bool inside = at < window_count;
-    all_inside = all_inside && inside;
-    values[i] = window[inside ? at + (bits >> 15) * kCount : 0];
+  for (int i = 0; i < 4; ++i) {
+    // A borrow into the upper gate needs a lower one outside the window.
+    const uint32_t from_first = words[i] - Window<Format>::kFirst * kBoth;
+    outside |= from_first & (0x7FFF * kBoth & ~kIndex);
+    // The sign becomes the bit above the index; what else the shift brings is masked below.
+    const uint32_t index = (from_first & kIndex) | ((from_first >> (15 - kBits)) & ~kIndex);
+    constexpr uint32_t kByteMask = (2 * kWindowCount<Format> - 1) * sizeof(float);
+    const char* bytes = reinterpret_cast<const char*>(window);
+    values[2 * i] = *reinterpret_cast<const float*>(bytes + ((index << 2) & kByteMask));
+    values[2 * i + 1] = *reinterpret_cast<const float*>(bytes + ((index >> 14) & kByteMask));
   }
-  if (all_inside) return;
+  if (outside == 0 && has_window) return;
 #pragma unroll
   for (int i = 0; i < kEight; ++i) {
     const uint32_t bits = Element(gates, i);
-    if ((bits & 0x7FFF) - Window<Format>::kFirst >= window_count) values[i] = __ldg(table + bits);
+    const bool inside = (bits & 0x7FFF) - Window<Format>::kFirst < kWindowCount<Format>;
+    if (!inside || !has_window) values[i] = __ldg(table + bits);
   }
 }
 
@@ -77,9 +88,15 @@ struct ForwardOperands {
   InRows gate, up;
   OutRows out;
   const float* silu;
-  uint32_t window_count;
+  bool has_window;
   float limit;          // +inf unless clamped
   float silu_of_limit;  // silu/ieee@v1 of it
+
+  ForwardOperands From(int64_t row) const {
+    ForwardOperands rest = *this;
+    rest.gate = gate.From(row), rest.up = up.From(row), rest.out = out.From(row);
+    return rest;
+  }
 };
 
 struct TwoEights {
@@ -91,15 +108,15 @@ struct ForwardBody {
   const ForwardOperands& p;
   const float* window;
 
-  __device__ TwoEights Load(int64_t row, int64_t column, int count) const {
-    return {p.gate.Load(row, column, count), p.up.Load(row, column, count)};
+  __device__ TwoEights Load(const EightPlace& place) const {
+    return {p.gate.Load(place), p.up.Load(place)};
   }
 
-  __device__ void Run(int64_t row, int64_t column, int count, const TwoEights& in) const {
+  __device__ void Run(const EightPlace& place, const TwoEights& in) const {
     constexpr bool kClamped = kProgram == SwigluProgram::kOneRoundFp32Clamped;
     float s[kEight], u[kEight];
     if constexpr (kTable) {
-      LookUp<Format>(p.silu, window, p.window_count, in.gate, s);
+      LookUp<Format>(p.silu, window, p.has_window, in.gate, s);
     }
     Unpack<Format>(in.up, u);
 #pragma unroll
@@ -115,11 +132,11 @@ struct ForwardBody {
         u[i] = u[i] < -p.limit ? -p.limit : u[i];
       }
       if constexpr (kProgram == SwigluProgram::kTwoRound) {
-        s[i] = LoadHalf<Format>(StoreHalf<Format>(s[i]));
+        s[i] = Rounded<Format>(s[i]);
       }
       u[i] = s[i] * u[i];
     }
-    p.out.Store(row, column, count, Pack<Format>(u));
+    p.out.Store(place, Pack<Format>(u));
   }
 };
 
@@ -128,15 +145,23 @@ __global__ void __launch_bounds__(kThreads, kTable ? Window<Format>::kBlocksPerM
     ForwardKernel(EightGrid grid, ForwardOperands operands) {
   extern __shared__ float4 shared[];
   float* window = reinterpret_cast<float*>(shared);
-  if (kTable && operands.window_count > 0) FillWindow<Format>(operands.silu, window);
-  ForEachEight<kThreads, kUnroll>(grid, ForwardBody<Format, kProgram, kTable>{operands, window});
+  if (kTable && operands.has_window) FillWindow<Format>(operands.silu, window);
+  ForEachEight<kThreads, kForwardUnroll>(grid,
+                                         ForwardBody<Format, kProgram, kTable>{operands, window});
 }
 
 struct BackwardOperands {
   InRows gate, up, dout;
   OutRows dgate, dup;
   const float* sigmoid;
-  uint32_t window_count;
+  bool has_window;
+
+  BackwardOperands From(int64_t row) const {
+    BackwardOperands rest = *this;
+    rest.gate = gate.From(row), rest.up = up.From(row), rest.dout = dout.From(row);
+    rest.dgate = dgate.From(row), rest.dup = dup.From(row);
+    return rest;
+  }
 };
 
 struct ThreeEights {
@@ -148,15 +173,14 @@ struct BackwardBody {
   const BackwardOperands& p;
   const float* window;
 
-  __device__ ThreeEights Load(int64_t row, int64_t column, int count) const {
-    return {p.gate.Load(row, column, count), p.up.Load(row, column, count),
-            p.dout.Load(row, column, count)};
+  __device__ ThreeEights Load(const EightPlace& place) const {
+    return {p.gate.Load(place), p.up.Load(place), p.dout.Load(place)};
   }
 
-  __device__ void Run(int64_t row, int64_t column, int count, const ThreeEights& in) const {
+  __device__ void Run(const EightPlace& place, const ThreeEights& in) const {
     float s[kEight], g[kEight], u[kEight], d[kEight];
     if constexpr (kTable) {
-      LookUp<Format>(p.sigmoid, window, p.window_count, in.gate, s);
+      LookUp<Format>(p.sigmoid, window, p.has_window, in.gate, s);
     }
     Unpack<Format>(in.gate, g);
     Unpack<Format>(in.up, u);
@@ -169,8 +193,8 @@ struct BackwardBody {
       u[i] = (d[i] * u[i]) * slope;
       d[i] = d[i] * gs;
     }
-    p.dgate.Store(row, column, count, Pack<Format>(u));
-    p.dup.Store(row, column, count, Pack<Format>(d));
+    p.dgate.Store(place, Pack<Format>(u));
+    p.dup.Store(place, Pack<Format>(d));
   }
 };
 
@@ -179,58 +203,65 @@ __global__ void __launch_bounds__(kThreads, kTable ? Window<Format>::kBlocksPerM
     BackwardKernel(EightGrid grid, BackwardOperands operands) {
   extern __shared__ float4 shared[];
   float* window = reinterpret_cast<float*>(shared);
-  if (kTable && operands.window_count > 0) FillWindow<Format>(operands.sigmoid, window);
-  ForEachEight<kThreads, kUnroll>(grid, BackwardBody<Format, kTable>{operands, window});
+  if (kTable && operands.has_window) FillWindow<Format>(operands.sigmoid, window);
+  ForEachEight<kThreads, kBackwardUnroll>(grid, BackwardBody<Format, kTable>{operands, window});
 }
 
 template <class Format, class Operands>
-absl::Status LaunchWalk(const char* what, void (*kernel)(EightGrid, Operands), bool table,
-                        const EightGrid& grid, Operands operands, CudaStream stream) {
+absl::Status LaunchWalk(const char* what, void (*kernel)(EightGrid, Operands), int unroll,
+                        bool table, int64_t rows, int64_t columns,
+                        std::initializer_list<int64_t> strides, Operands operands,
+                        CudaStream stream) {
   const absl::StatusOr<int> multiprocessors = Multiprocessors();
   if (!multiprocessors.ok()) return multiprocessors.status();
-  const bool window = table && grid.rows * grid.columns >= kWindowElements;
-  operands.window_count = window ? Window<Format>::kCount : 0;
-  const int resident = window ? Window<Format>::kBlocksPerMultiprocessor : 2;
-  // The lookup always reads one entry of shared memory.
-  const size_t shared_bytes = window ? kWindowBytes<Format> : sizeof(float4);
-  return Launch(
-      what, kernel,
-      {grid.Blocks(kTile, int64_t{*multiprocessors} * resident), kThreads, shared_bytes, stream},
-      grid, operands);
+  operands.has_window = table && rows * columns >= kWindowElements;
+  const int resident = table ? Window<Format>::kBlocksPerMultiprocessor : 2;
+  // A lookup always reads the window, also one that it then does not use.
+  const size_t shared_bytes = table ? kWindowBytes<Format> : 0;
+  return ForEachRowChunk(what, rows, columns, strides, [&](int64_t row, int64_t count) {
+    const EightGrid grid(count, columns);
+    const unsigned blocks = grid.Blocks(kThreads * unroll, int64_t{*multiprocessors} * resident);
+    return Launch(what, kernel, {blocks, kThreads, shared_bytes, stream}, grid, operands.From(row));
+  });
 }
 
+struct Extent {
+  int64_t rows, columns;
+};
+
 template <class Format, SwigluProgram kProgram>
-absl::Status Forward(const EightGrid& grid, const ForwardOperands& operands, CudaStream stream) {
-  if (operands.silu != nullptr) {
-    return LaunchWalk<Format>("swiglu", ForwardKernel<Format, kProgram, true>, true, grid, operands,
-                              stream);
-  }
-  return LaunchWalk<Format>("swiglu", ForwardKernel<Format, kProgram, false>, false, grid, operands,
-                            stream);
+absl::Status Forward(const Extent& extent, const ForwardOperands& operands, CudaStream stream) {
+  const bool table = operands.silu != nullptr;
+  return LaunchWalk<Format>(
+      "swiglu",
+      table ? ForwardKernel<Format, kProgram, true> : ForwardKernel<Format, kProgram, false>,
+      kForwardUnroll, table, extent.rows, extent.columns,
+      {operands.gate.stride, operands.up.stride, operands.out.stride}, operands, stream);
 }
 
 template <class Format>
-absl::Status ForwardOfFormat(SwigluProgram program, const EightGrid& grid,
+absl::Status ForwardOfFormat(SwigluProgram program, const Extent& extent,
                              const ForwardOperands& operands, CudaStream stream) {
   switch (program) {
     case SwigluProgram::kOneRoundFp32:
-      return Forward<Format, SwigluProgram::kOneRoundFp32>(grid, operands, stream);
+      return Forward<Format, SwigluProgram::kOneRoundFp32>(extent, operands, stream);
     case SwigluProgram::kTwoRound:
-      return Forward<Format, SwigluProgram::kTwoRound>(grid, operands, stream);
+      return Forward<Format, SwigluProgram::kTwoRound>(extent, operands, stream);
     case SwigluProgram::kOneRoundFp32Clamped:
-      return Forward<Format, SwigluProgram::kOneRoundFp32Clamped>(grid, operands, stream);
+      return Forward<Format, SwigluProgram::kOneRoundFp32Clamped>(extent, operands, stream);
   }
   return absl::InternalError("swiglu: unknown program");
 }
 
 template <class Format>
-absl::Status Backward(const EightGrid& grid, const BackwardOperands& operands, CudaStream stream) {
-  if (operands.sigmoid != nullptr) {
-    return LaunchWalk<Format>("swiglu_vjp", BackwardKernel<Format, true>, true, grid, operands,
-                              stream);
-  }
-  return LaunchWalk<Format>("swiglu_vjp", BackwardKernel<Format, false>, false, grid, operands,
-                            stream);
+absl::Status Backward(const Extent& extent, const BackwardOperands& operands, CudaStream stream) {
+  const bool table = operands.sigmoid != nullptr;
+  return LaunchWalk<Format>("swiglu_vjp",
+                            table ? BackwardKernel<Format, true> : BackwardKernel<Format, false>,
+                            kBackwardUnroll, table, extent.rows, extent.columns,
+                            {operands.gate.stride, operands.up.stride, operands.dout.stride,
+                             operands.dgate.stride, operands.dup.stride},
+                            operands, stream);
 }
 
 // The table that the checks see is the one whose copy is used.
@@ -254,20 +285,19 @@ absl::Status SwigluCuda(const SwigluParams& params, const DeviceGateTable* silu,
   if (absl::Status s = CheckSameTable("swiglu", p.silu, silu); !s.ok()) return s;
   p.silu = silu == nullptr ? nullptr : &silu->table();
   if (absl::Status s = CheckSwiglu(p); !s.ok()) return s;
-  if (absl::Status s = CheckWalkColumns("swiglu", p.columns); !s.ok()) return s;
   const bool clamped = p.program == SwigluProgram::kOneRoundFp32Clamped;
   const ForwardOperands operands = {
       .gate = InRows(Half(p.gate), Stride(p.gate_row_stride, p.columns), p.rows),
       .up = InRows(Half(p.up), Stride(p.up_row_stride, p.columns), p.rows),
       .out = OutRows(Half(p.out), Stride(p.out_row_stride, p.columns), p.rows),
       .silu = silu == nullptr ? nullptr : silu->values(),
-      .window_count = 0,
+      .has_window = false,
       .limit = clamped ? p.limit : std::numeric_limits<float>::infinity(),
       .silu_of_limit = clamped ? SiluIeee(p.limit) : 0,
   };
-  const EightGrid grid(p.rows, p.columns);
-  return p.type == FloatType::kBf16 ? ForwardOfFormat<Bf16>(p.program, grid, operands, stream)
-                                    : ForwardOfFormat<F16>(p.program, grid, operands, stream);
+  const Extent extent = {p.rows, p.columns};
+  return p.type == FloatType::kBf16 ? ForwardOfFormat<Bf16>(p.program, extent, operands, stream)
+                                    : ForwardOfFormat<F16>(p.program, extent, operands, stream);
 }
 
 absl::Status SwigluVjpCuda(const SwigluVjpParams& params, const DeviceGateTable* sigmoid,
@@ -276,7 +306,6 @@ absl::Status SwigluVjpCuda(const SwigluVjpParams& params, const DeviceGateTable*
   if (absl::Status s = CheckSameTable("swiglu_vjp", p.sigmoid, sigmoid); !s.ok()) return s;
   p.sigmoid = sigmoid == nullptr ? nullptr : &sigmoid->table();
   if (absl::Status s = CheckSwigluVjp(p); !s.ok()) return s;
-  if (absl::Status s = CheckWalkColumns("swiglu_vjp", p.columns); !s.ok()) return s;
   const BackwardOperands operands = {
       .gate = InRows(Half(p.gate), Stride(p.gate_row_stride, p.columns), p.rows),
       .up = InRows(Half(p.up), Stride(p.up_row_stride, p.columns), p.rows),
@@ -284,11 +313,11 @@ absl::Status SwigluVjpCuda(const SwigluVjpParams& params, const DeviceGateTable*
       .dgate = OutRows(Half(p.dgate), Stride(p.dgate_row_stride, p.columns), p.rows),
       .dup = OutRows(Half(p.dup), Stride(p.dup_row_stride, p.columns), p.rows),
       .sigmoid = sigmoid == nullptr ? nullptr : sigmoid->values(),
-      .window_count = 0,
+      .has_window = false,
   };
-  const EightGrid grid(p.rows, p.columns);
-  return p.type == FloatType::kBf16 ? Backward<Bf16>(grid, operands, stream)
-                                    : Backward<F16>(grid, operands, stream);
+  const Extent extent = {p.rows, p.columns};
+  return p.type == FloatType::kBf16 ? Backward<Bf16>(extent, operands, stream)
+                                    : Backward<F16>(extent, operands, stream);
 }
 
 }  // namespace lockstep::kernels
