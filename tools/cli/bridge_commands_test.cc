@@ -23,6 +23,9 @@ namespace fs = std::filesystem;
 constexpr char kDense[] = R"({"model_type": "llama", "hidden_act": "silu", "hidden_size": 8,
   "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 4})";
 
+constexpr char kQwen[] = R"({"model_type": "qwen3_5_text", "hidden_act": "silu", "hidden_size": 8,
+  "intermediate_size": 16, "num_hidden_layers": 1, "vocab_size": 4, "rms_norm_eps": 1e-6})";
+
 struct Ran {
   int code = 0;
   std::string out;
@@ -37,6 +40,7 @@ class CommandsTest : public testing::Test {
     folder_ = pattern;
     ::setenv("LOCKSTEP_BRIDGE", absl::StrCat("ipc://", folder_, "/bridge.sock").c_str(), 1);
     Write("config.json", kDense);
+    Write("qwen.json", kQwen);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -121,7 +125,7 @@ TEST_F(CommandsTest, ACheckpointThatIsNoneIsAnInputErrorOneOfAnotherConfigIsRefu
   Write("other.safetensors", file + header + std::string(48, '\0'));
   const auto publish = [&](absl::string_view name) {
     return Run(
-        {"publish", "--checkpoint", Path(name), "--version", "1", "--config", Path("config.json")});
+        {"publish", "--checkpoint", Path(name), "--version", "1", "--config", Path("qwen.json")});
   };
   const Ran truncated = publish("truncated.safetensors");
   EXPECT_EQ(truncated.code, kExitUsage) << truncated.err;
