@@ -2,7 +2,7 @@
 #define LOCKSTEP_TOOLS_CLI_BRIDGE_CONTRACT_H_
 
 // The contract that a file-based trainer or sampler states: its config.json's, or another one
-// by --exact --lane --tp --ep --local-partial --swiglu.
+// by the flags of resolve_flags.h.
 //
 // Example:
 //   LOCKSTEP_ASSIGN_OR_RETURN(StatedContract stated, StateContract(args));
@@ -16,7 +16,7 @@
 
 namespace lockstep::tools {
 
-// `flags`, then --config and those above.
+// `flags`, then --config and the flags of resolve_flags.h.
 std::vector<FlagSpec> WithContractFlags(std::vector<FlagSpec> flags);
 
 struct StatedContract {

@@ -80,15 +80,16 @@ void PrintHelp(const Command& command, std::ostream& out) {
   out << "\nflags:\n" << FlagHelp(AllFlags(command));
 }
 
-// Names that begin with the first word ("contract"), else the nearest ones.
-int Unknown(const std::vector<std::string>& words, absl::Span<const Command> commands, Io& io) {
-  const std::string group = absl::StrCat(words[0], " ");
-  const bool is_group = std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
-    return absl::StartsWith(command.name, group);
+bool IsGroup(absl::string_view word, absl::Span<const Command> commands) {
+  return std::any_of(commands.begin(), commands.end(), [&](const Command& command) {
+    return absl::StartsWith(command.name, absl::StrCat(word, " "));
   });
-  if (is_group) {
+}
+
+int Unknown(const std::vector<std::string>& words, absl::Span<const Command> commands, Io& io) {
+  if (IsGroup(words[0], commands)) {
     io.err << "lockstep: '" << words[0] << "' needs one of these:\n";
-    PrintRows(commands, group, io.err);
+    PrintRows(commands, absl::StrCat(words[0], " "), io.err);
     return kExitUsage;
   }
   std::vector<std::string> known;
@@ -134,6 +135,10 @@ int RunCli(const std::vector<std::string>& words, absl::Span<const Command> comm
     return kExitConverged;
   }
   const Command* command = FindCommand(rest, commands);
+  if (command == nullptr && (help || AsksForHelp(rest)) && IsGroup(rest[0], commands)) {
+    PrintRows(commands, absl::StrCat(rest[0], " "), io.out);
+    return kExitConverged;
+  }
   if (command == nullptr) return Unknown(rest, commands, io);
   rest.erase(rest.begin(), rest.begin() + static_cast<ptrdiff_t>(WordCount(command->name)));
   if (help || AsksForHelp(rest)) {
