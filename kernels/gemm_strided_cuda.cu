@@ -39,10 +39,11 @@ __device__ inline const void* Moved(const void* data, FloatType type, int64_t el
 
 using SharedTile = float[kTileDepth][kTileRows + kPerThread];
 
-// Neighbouring threads read along the operand's unit stride. What lies outside is 0 and is never
-// part of a chain whose output is stored.
+// Neighbouring threads read along the operand's unit stride. Row i is read up to `row_limit` + i;
+// what lies outside is 0 and is never part of a chain whose output is stored.
 __device__ inline void FillTile(const ChainOperand& x, const void* data, int64_t row_begin,
-                                int64_t rows, int64_t k_begin, int64_t depth, SharedTile& tile) {
+                                int64_t rows, int64_t k_begin, int64_t depth, int64_t row_limit,
+                                SharedTile& tile) {
   const int64_t row_stride = static_cast<int64_t>(x.row_stride);
   const int64_t k_stride = static_cast<int64_t>(x.k_stride);
   const bool along_k = k_stride == 1;
@@ -52,7 +53,7 @@ __device__ inline void FillTile(const ChainOperand& x, const void* data, int64_t
     const int k = along_k ? index % kTileDepth : index / kTileRows;
     const int row = along_k ? index / kTileDepth : index % kTileRows;
     float value = 0.0f;
-    if (row_begin + row < rows && k_begin + k < depth) {
+    if (row_begin + row < rows && k_begin + k < min(depth, row_limit + row)) {
       value = LoadElement(data, x.type, (row_begin + row) * row_stride + (k_begin + k) * k_stride);
     }
     tile[k][row] = value;
@@ -76,11 +77,12 @@ __global__ void __launch_bounds__(kThreads) StridedKernel(CudaChainProduct p, in
   const int thread_row = static_cast<int>(threadIdx.x) / kThreadRows * kPerThread;
   const int thread_column = static_cast<int>(threadIdx.x) % kThreadRows * kPerThread;
   // Steps that every row of this block takes part in.
-  const int64_t common = limited ? min(depth, p.causal_first + row_begin + 1) : depth;
+  const int64_t first_limit = limited ? p.causal_first + row_begin + 1 : depth;
+  const int64_t common = min(depth, first_limit);
   Sum<kTiles> sums[kPerThread][kPerThread];
   for (int64_t k = 0; k < depth; k += kTileDepth) {
-    FillTile(p.a, a, row_begin, p.m, k, depth, a_tile);
-    FillTile(p.b, b, column_begin, p.n, k, depth, b_tile);
+    FillTile(p.a, a, row_begin, p.m, k, depth, first_limit, a_tile);
+    FillTile(p.b, b, column_begin, p.n, k, depth, depth, b_tile);
     __syncthreads();
     if (kTiles && k % kGemmTileK == 0 && k > 0) {
 #pragma unroll

@@ -134,23 +134,38 @@ void CheckAttentionTwins(TwinCheck& check) {
                                                                  {200, 200, 2, 1, 256, 256}}) {
           CompareAttention(check, c, type, mix);
         }
+        for (int i = 0; i < kRandomShapes; ++i) {
+          const int64_t queries = check.Between(1, 90);
+          const int64_t kv_heads = check.Between(1, 3);
+          CompareAttention(
+              check,
+              {queries, queries + check.Between(0, 200), kv_heads * check.Between(1, 4), kv_heads,
+               check.Between(1, 140), check.Between(1, 140), check.Between(0, 9)},
+              type, mix);
+        }
       }
       if (check.Wants(kRopeNeoxId)) {
         CompareRope(check, 1, 1, 2, 2, type, mix, 0);
         CompareRope(check, 9, 3, 128, 128, type, mix, 0);
         CompareRope(check, 33, 5, 256, 64, type, mix, 0);
         CompareRope(check, 7, 2, 65, 30, type, mix, 3);
+        const int64_t rotary = 2 * check.Between(1, 40);
+        CompareRope(check, check.Between(1, 60), check.Between(1, 9), rotary + check.Between(0, 70),
+                    rotary, type, mix, check.Between(0, 9));
       }
     }
   }
   if (!check.Wants(kRouterTopkId)) return;
-  for (const RouterCase& c : std::vector<RouterCase>{{1, 1, 1},
-                                                     {5, 7, 7},
-                                                     {33, 64, 6},
-                                                     {20, 256, 8},
-                                                     {10, 512, 10},
-                                                     {3, 1000, 1000},
-                                                     {2, 9000, 4}}) {
+  const int64_t experts = check.Between(1, 600);
+  for (const RouterCase& c :
+       std::vector<RouterCase>{{check.Between(1, 50), experts, check.Between(1, experts)},
+                               {1, 1, 1},
+                               {5, 7, 7},
+                               {33, 64, 6},
+                               {20, 256, 8},
+                               {10, 512, 10},
+                               {3, 1000, 1000},
+                               {2, 9000, 4}}) {
     for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
       for (const Mix mix : {Mix::kNormal, Mix::kAdversarial}) {
         CompareRouter(check, c, score, false, true, mix);

@@ -1,7 +1,7 @@
 // Runs every CUDA twin beside its CPU function on random and adversarial operands and compares all
 // bytes. One line per program; exit 1 on any difference, 2 when there is no GPU to run on.
 //
-//   exact_twins_check [--only SUBSTRING_OF_A_PROGRAM_ID] [--seed N]
+//   exact_twins_check [--only SUBSTRING_OF_A_PROGRAM_ID] [--seed N] [--rounds N]
 
 #include <cinttypes>
 #include <cstdio>
@@ -14,6 +14,23 @@
 
 ABSL_FLAG(std::string, only, "", "compare only programs whose id contains this");
 ABSL_FLAG(uint64_t, seed, 20260801, "of the random operands");
+ABSL_FLAG(int, rounds, 1, "how often everything is compared, on new operands each time");
+
+namespace lockstep::kernels {
+namespace {
+
+void CheckAll(TwinCheck& check) {
+  CheckSwigluTwins(check);
+  CheckMoeTwins(check);
+  CheckRmsNormTwins(check);
+  CheckGemmTwins(check);
+  CheckHeadTwins(check);
+  CheckAttentionTwins(check);
+  CheckLoraTwins(check);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels
 
 int main(int argc, char** argv) {
   using namespace lockstep::kernels;
@@ -24,13 +41,8 @@ int main(int argc, char** argv) {
   printf("%s, sm_%d%d, seed %" PRIu64 "\n", device.name.c_str(), device.compute_major,
          device.compute_minor, absl::GetFlag(FLAGS_seed));
   TwinCheck check(absl::GetFlag(FLAGS_seed), absl::GetFlag(FLAGS_only));
-  CheckSwigluTwins(check);
-  CheckMoeTwins(check);
-  CheckRmsNormTwins(check);
-  CheckGemmTwins(check);
-  CheckHeadTwins(check);
-  CheckAttentionTwins(check);
-  CheckLoraTwins(check);
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) CheckAll(check);
+  CheckRepeats(check);
   if (!check.ComparedAnything()) {
     Die(absl::InvalidArgumentError("--only matches no program: see kernels/SPECIFICATION.md"));
   }

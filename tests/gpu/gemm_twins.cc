@@ -67,6 +67,11 @@ void CheckGemmTwins(TwinCheck& check) {
           CompareProduct<float>(check, program, type, FloatType::kF32, shape, mix);
         }
       }
+      for (int i = 0; i < kRandomShapes; ++i) {
+        const Shape shape = {check.Between(1, 200), check.Between(1, 300), check.Between(1, 700),
+                             check.Between(0, 3) * 8 + (i % 4 == 3 ? 1 : 0), i % 4 == 2 ? 3 : 0};
+        CompareProduct<uint16_t>(check, program, type, type, shape, Mix::kAdversarial);
+      }
       // Sums of tiny products: denormal results, and chains that reach -0.
       CompareProduct<float>(check, program, type, FloatType::kF32, {40, 40, 300, 0, 0}, Mix::kTiny);
       CompareProduct<float>(check, program, type, FloatType::kF32, {140, 140, 300, 0, 0},

@@ -140,6 +140,9 @@ void CheckHeadTwins(TwinCheck& check) {
       CompareHead(check, mixed);
     }
   }
+  for (int i = 0; i < kRandomShapes; ++i) {
+    CompareHead(check, {check.Between(1, 80), check.Between(1, 300), check.Between(1, 1500)});
+  }
   CompareShards(check, {3, 64, 1000}, 512);
   CompareShards(check, {5, 40, 1000, f16, Mix::kSmall}, 128);
   CompareShards(check, {2, 24, 700, FloatType::kBf16, Mix::kAdversarial}, 640);

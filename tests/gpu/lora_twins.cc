@@ -220,11 +220,14 @@ void CheckLoraTwins(TwinCheck& check) {
       CompareMerge(check, 512, 300, 16, true, mix);
     }
     if (!check.Wants(kLoraActiveId) && !check.Wants(kLoraVjpId)) continue;
-    for (const MlpCase& c : std::vector<MlpCase>{{1, 16, 24, 2, 1, false, true, mix},
-                                                 {7, 40, 48, 3, 3, true, true, mix},
-                                                 {33, 128, 256, 16, 16, false, true, mix},
-                                                 {70, 200, 160, 8, 5, true, true, mix},
-                                                 {5, 64, 96, 4, 2, true, false, mix}}) {
+    for (const MlpCase& c :
+         std::vector<MlpCase>{{1, 16, 24, 2, 1, false, true, mix},
+                              {7, 40, 48, 3, 3, true, true, mix},
+                              {33, 128, 256, 16, 16, false, true, mix},
+                              {70, 200, 160, 8, 5, true, true, mix},
+                              {check.Between(1, 90), check.Between(1, 100),
+                               3 * check.Between(1, 60), check.Between(1, 20), 3, true, true, mix},
+                              {5, 64, 96, 4, 2, true, false, mix}}) {
       Mlp mlp(check, c);
       CompareForward(check, mlp);
       if (!c.saves) continue;

@@ -88,6 +88,10 @@ void CompareFold(TwinCheck& check, MoeFoldProgram program, int64_t contributors,
   check.Equal(Id(program), label, want, got);
 }
 
+Shape RandomShape(TwinCheck& check) {
+  return {check.Between(1, 40), check.Between(1, 1000), check.Between(0, 17), check.Between(0, 9)};
+}
+
 }  // namespace
 
 void CheckMoeTwins(TwinCheck& check) {
@@ -98,6 +102,9 @@ void CheckMoeTwins(TwinCheck& check) {
       CompareLeaf(check, program, shape, Mix::kAdversarial);
     }
     CompareLeaf(check, program, {512, 7168, 0, 0}, Mix::kAdversarial);
+    for (int i = 0; i < kRandomShapes; ++i) {
+      CompareLeaf(check, program, RandomShape(check), Mix::kAdversarial);
+    }
   }
   for (const MoeFoldProgram program :
        {MoeFoldProgram::kBf16Tree, MoeFoldProgram::kFp32Tree, MoeFoldProgram::kFp64Tree}) {
@@ -111,6 +118,9 @@ void CheckMoeTwins(TwinCheck& check) {
     }
     for (const Shape& shape : kShapes) CompareFold(check, program, 16, shape, Mix::kNormal);
     CompareFold(check, program, 16, {64, 6144, 0, 0}, Mix::kNormal);
+    for (int i = 0; i < kRandomShapes; ++i) {
+      CompareFold(check, program, check.Between(1, 40), RandomShape(check), Mix::kAdversarial);
+    }
   }
 }
 

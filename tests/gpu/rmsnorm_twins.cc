@@ -89,6 +89,20 @@ void CheckRmsNormTwins(TwinCheck& check) {
                  .zero_centered = true},
                 Mix::kNormal);
   }
+  for (int i = 0; i < 4 * kRandomShapes; ++i) {
+    const bool residual = check.Between(0, 1) == 1;
+    const int weight = static_cast<int>(check.Between(0, 2));
+    CompareNorm(check,
+                {.rows = check.Between(1, 50),
+                 .columns = check.Between(1, 9000),
+                 .gap = check.Between(0, 17),
+                 .offset = check.Between(0, 9),
+                 .residual = residual,
+                 .keep_residual = residual && i % 2 == 0,
+                 .weight = weight,
+                 .zero_centered = weight > 0 && i % 3 == 0},
+                Mix::kAdversarial);
+  }
   CompareNorm(check, {.rows = 600, .columns = 4096, .weight = 1}, Mix::kNormal);
 }
 

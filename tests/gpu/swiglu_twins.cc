@@ -140,6 +140,10 @@ void CompareEveryGate(TwinCheck& check, SwigluProgram program, FloatType type, c
   check.Equal(Id(program), label, want, got);
 }
 
+Shape RandomShape(TwinCheck& check) {
+  return {check.Between(1, 70), check.Between(1, 3000), check.Between(0, 17), check.Between(0, 9)};
+}
+
 void CompareProgram(TwinCheck& check, SwigluProgram program, FloatType type,
                     const std::vector<Table>& tables) {
   if (!check.Wants(Id(program))) return;
@@ -149,6 +153,10 @@ void CompareProgram(TwinCheck& check, SwigluProgram program, FloatType type,
       CompareForward(check, program, type, shape, table, Mix::kNormal, false);
       CompareForward(check, program, type, shape, table, Mix::kAdversarial, false);
       CompareForward(check, program, type, shape, table, Mix::kAdversarial, true);
+    }
+    for (int i = 0; i < kRandomShapes; ++i) {
+      CompareForward(check, program, type, RandomShape(check), table, Mix::kAdversarial,
+                     i % 2 == 1);
     }
   }
 }
@@ -178,6 +186,9 @@ void CheckSwigluTwins(TwinCheck& check) {
       for (const Shape& shape : kShapes) {
         CompareBackward(check, type, shape, table, Mix::kNormal);
         CompareBackward(check, type, shape, table, Mix::kAdversarial);
+      }
+      for (int i = 0; i < kRandomShapes; ++i) {
+        CompareBackward(check, type, RandomShape(check), table, Mix::kAdversarial);
       }
     }
   }

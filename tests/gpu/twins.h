@@ -11,6 +11,9 @@
 
 namespace lockstep::kernels {
 
+// Of random shapes in every family and round, besides the listed ones.
+inline constexpr int kRandomShapes = 4;
+
 void CheckAttentionTwins(TwinCheck& check);  // and RoPE and the router
 void CheckGemmTwins(TwinCheck& check);
 void CheckHeadTwins(TwinCheck& check);
@@ -18,6 +21,9 @@ void CheckLoraTwins(TwinCheck& check);
 void CheckMoeTwins(TwinCheck& check);
 void CheckRmsNormTwins(TwinCheck& check);
 void CheckSwigluTwins(TwinCheck& check);
+
+// Runs twins of every kind 100 times on the same operands: the bytes never change.
+void CheckRepeats(TwinCheck& check);
 
 }  // namespace lockstep::kernels
 
