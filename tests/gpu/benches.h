@@ -13,6 +13,7 @@ namespace lockstep::kernels {
 
 void BenchElementwise(GpuBench& bench);  // SwiGLU, MoE, RMSNorm
 void BenchProducts(GpuBench& bench);
+void BenchHeads(GpuBench& bench);  // LM head, attention, RoPE, router, adapters
 
 }  // namespace lockstep::kernels
 

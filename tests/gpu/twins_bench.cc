@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   GpuBench bench(absl::GetFlag(FLAGS_only));
   BenchElementwise(bench);
   BenchProducts(bench);
+  BenchHeads(bench);
   const std::string path = absl::GetFlag(FLAGS_json);
   if (path.empty()) return 0;
   nlohmann::json figures = nlohmann::json::array();
