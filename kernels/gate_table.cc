@@ -4,6 +4,9 @@
 #include <zstd.h>
 
 #include <array>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -118,6 +121,17 @@ absl::StatusOr<const GateTable*> Borrow(const absl::StatusOr<GateTable>& table) 
   return &*table;
 }
 
+// Tables of users' kernels; never freed, as those above.
+struct UserTables {
+  std::mutex mutex;
+  std::map<std::pair<std::string, FloatType>, std::unique_ptr<const GateTable>> by_id;
+};
+
+UserTables& Users() {
+  static auto* const users = new UserTables;
+  return *users;
+}
+
 template <FloatType kGate>
 const absl::StatusOr<GateTable>& KeptSigmoid() {
   static const auto* const table = new absl::StatusOr<GateTable>(
@@ -150,7 +164,32 @@ absl::StatusOr<GateTable> GateTable::FromValues(std::string id, FloatType gate,
 
 absl::Span<const SiluRealisation> KnownSiluRealisations() { return Known(); }
 
+absl::StatusOr<const GateTable*> KeepSiluTable(GateTable table) {
+  for (const SiluRealisation& known : Known()) {
+    if (known.id == table.id()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("SiLU realisation ", table.id(),
+                       " is built in; a recorded table needs an id of its own"));
+    }
+  }
+  UserTables& users = Users();
+  const std::lock_guard<std::mutex> lock(users.mutex);
+  std::unique_ptr<const GateTable>& kept = users.by_id[{table.id(), table.gate()}];
+  if (kept != nullptr && kept->digest() != table.digest()) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "SiLU realisation ", table.id(), " is already kept with another table; record it anew"));
+  }
+  if (kept == nullptr) kept = std::make_unique<const GateTable>(std::move(table));
+  return kept.get();
+}
+
 absl::StatusOr<const GateTable*> FindSiluTable(absl::string_view id, FloatType gate) {
+  {
+    UserTables& users = Users();
+    const std::lock_guard<std::mutex> lock(users.mutex);
+    const auto it = users.by_id.find({std::string(id), gate});
+    if (it != users.by_id.end()) return it->second.get();
+  }
   std::vector<absl::string_view> ids;
   std::vector<absl::string_view> gates;
   for (size_t i = 0; i < kKnownCount; ++i) {

@@ -10,6 +10,7 @@
 //   absl::StatusOr<const GateTable*> silu = FindSiluTable("silu/sm90_triton@v1", FloatType::kBf16);
 //   if (!silu.ok()) return silu.status();
 //   float s = (*silu)->values()[gate_bits];
+// A user's own realisation is recorded, kept in a file and loaded by realisation_file.h.
 
 #include <cstdint>
 #include <string>
@@ -61,8 +62,13 @@ struct SiluRealisation {
 // Every realisation with a table in this build, recorded or computed.
 absl::Span<const SiluRealisation> KnownSiluRealisations();
 
-// The table of a known realisation, made on the first call for it and kept for the life of the
-// process; threads may share it. NotFound, with the known ids, for another id; InvalidArgument
+// Makes a table recorded from a user's kernel known to FindSiluTable for the life of the process;
+// threads may call it. The same table again is harmless. AlreadyExists for the id of a realisation
+// of this build, or of another table kept before.
+absl::StatusOr<const GateTable*> KeepSiluTable(GateTable table);
+
+// The table of a known or kept realisation, made on the first call for it and kept for the life of
+// the process; threads may share it. NotFound, with the known ids, for another id; InvalidArgument
 // for a gate type that this realisation was not recorded for; DataLoss when the table made does
 // not have the digest of KnownSiluRealisations.
 absl::StatusOr<const GateTable*> FindSiluTable(absl::string_view id, FloatType gate);

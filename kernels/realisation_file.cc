@@ -2,7 +2,7 @@
 
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -187,22 +187,12 @@ absl::StatusOr<GateTable> ReadRealisationFile(const std::string& path) {
   return DecodeRealisation(bytes);
 }
 
-absl::StatusOr<std::string> RealisationSet::Load(const std::string& path) {
+absl::StatusOr<std::string> LoadRealisationFile(const std::string& path) {
   absl::StatusOr<GateTable> table = ReadRealisationFile(path);
   if (!table.ok()) return table.status();
-  return Add(*std::move(table));
-}
-
-std::string RealisationSet::Add(GateTable table) {
-  const std::pair<std::string, FloatType> key(table.id(), table.gate());
-  tables_.insert_or_assign(key, std::move(table));
-  return key.first;
-}
-
-absl::StatusOr<const GateTable*> RealisationSet::Find(absl::string_view id, FloatType gate) const {
-  const auto it = tables_.find({std::string(id), gate});
-  if (it != tables_.end()) return &it->second;
-  return FindSiluTable(id, gate);
+  const absl::StatusOr<const GateTable*> kept = KeepSiluTable(*std::move(table));
+  if (!kept.ok()) return kept.status();
+  return (*kept)->id();
 }
 
 }  // namespace lockstep::kernels

@@ -28,9 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -65,20 +63,8 @@ absl::StatusOr<GateTable> DecodeRealisation(absl::string_view bytes);
 absl::Status WriteRealisationFile(const GateTable& table, const std::string& path);
 absl::StatusOr<GateTable> ReadRealisationFile(const std::string& path);
 
-// Tables loaded by a process, besides the built-in ones. Not for use by several threads while
-// loading. A table lives as long as its set.
-class RealisationSet {
- public:
-  // Its id. Loading the same table again is harmless.
-  absl::StatusOr<std::string> Load(const std::string& path);
-  std::string Add(GateTable table);
-
-  // A loaded one, else FindSiluTable's answer.
-  absl::StatusOr<const GateTable*> Find(absl::string_view id, FloatType gate) const;
-
- private:
-  std::map<std::pair<std::string, FloatType>, GateTable> tables_;
-};
+// Reads the file and keeps its table for FindSiluTable (KeepSiluTable); its id.
+absl::StatusOr<std::string> LoadRealisationFile(const std::string& path);
 
 }  // namespace lockstep::kernels
 

@@ -40,16 +40,30 @@ TEST(RealisationFile, ARecordedTableIsFoundByItsDigestAfterLoading) {
   const std::string path =
       (std::filesystem::path(::testing::TempDir()) / "one_gate_off.silu").string();
   ASSERT_TRUE(WriteRealisationFile(table, path).ok());
-  RealisationSet set;
-  EXPECT_EQ(set.Find(table.id(), FloatType::kBf16).status().code(), absl::StatusCode::kNotFound);
-  const absl::StatusOr<std::string> id = set.Load(path);
-  ASSERT_TRUE(id.ok()) << id.status();
-  const absl::StatusOr<const GateTable*> found = set.Find(*id, FloatType::kBf16);
+  EXPECT_EQ(FindSiluTable(table.id(), FloatType::kBf16).status().code(),
+            absl::StatusCode::kNotFound);
+  for (int again = 0; again < 2; ++again) {
+    const absl::StatusOr<std::string> id = LoadRealisationFile(path);
+    ASSERT_TRUE(id.ok()) << id.status();
+    EXPECT_EQ(*id, table.id());
+  }
+  const absl::StatusOr<const GateTable*> found = FindSiluTable(table.id(), FloatType::kBf16);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ((*found)->digest(), table.digest());
   EXPECT_EQ((*found)->values()[0x3F80], 0.5f);
-  EXPECT_TRUE(set.Find(kSiluIeee, FloatType::kBf16).ok());
-  EXPECT_EQ(set.Load(path + ".absent").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(LoadRealisationFile(path + ".absent").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(RealisationFile, AnIdIsNeverKeptForTwoTables) {
+  const auto named = [](std::string id, float fill) {
+    return *GateTable::FromValues(std::move(id), FloatType::kBf16,
+                                  std::vector<float>(kGateTableEntries, fill));
+  };
+  EXPECT_EQ(KeepSiluTable(named(kSiluTorchCuda, 0)).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(KeepSiluTable(named("silu/mine@v1", 0)).ok());
+  EXPECT_EQ(KeepSiluTable(named("silu/mine@v1", 1)).status().code(),
+            absl::StatusCode::kAlreadyExists);
 }
 
 TEST(RealisationFile, OneBitOfTheTableChangesTheId) {
