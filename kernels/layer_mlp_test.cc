@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/float_formats.h"
 #include "kernels/layer_ops.h"
+#include "kernels/layer_qwen3_5.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -143,6 +144,50 @@ TEST(LayerMlp, WhatDoesNotFitIsRefusedByName) {
   EXPECT_NE(status.message().find("'up'"), absl::string_view::npos) << status;
   run.document_tokens = {};
   EXPECT_EQ(RunMoeSite(c.site, c.weights, run, c.x.data(), out.data()).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// A Qwen3.5-MoE decoder layer: a gated delta net, then experts.
+TEST(LayerQwen35, ADocumentInABatchHasTheBytesItHasAlone) {
+  Case c = QwenCase();
+  Qwen35Sizes sizes;
+  sizes.hidden = kHidden;
+  sizes.key_heads = 1, sizes.value_heads = 2, sizes.key_dim = sizes.value_dim = 4;
+  const int64_t channels = sizes.conv_channels();
+  const auto qkv = Random(channels * kHidden, 20), z = Random(8 * kHidden, 21);
+  const auto a = Random(2 * kHidden, 22), b = Random(2 * kHidden, 23);
+  const auto conv = Random(channels * 4, 24), a_log = Random(2, 25), dt_bias = Random(2, 26);
+  const auto norm = Random(4, 27), out_proj = Random(kHidden * 8, 28), norms = Random(kHidden, 29);
+  const GdnMixerWeights gdn = {Weight(qkv),     Weight(z),    Weight(a),
+                               Weight(b),       Weight(conv), Weight(a_log),
+                               Weight(dt_bias), Weight(norm), Weight(out_proj)};
+  Qwen35Layer layer;
+  layer.input_norm = layer.post_attention_norm = Weight(norms);
+  layer.gdn = &gdn, layer.moe = &c.weights, layer.moe_site = &c.site;
+  const auto run_layer = [&](const std::vector<int64_t>& documents, int64_t first) {
+    LayerRun run;
+    run.document_tokens = documents;
+    const auto begin = c.x.begin() + first * kHidden;
+    std::vector<uint16_t> hidden(begin, begin + run.rows() * kHidden);
+    const absl::Status status =
+        RunQwen35Layer(sizes, layer, run, RopeTable{}, std::nullopt, hidden.data());
+    EXPECT_TRUE(status.ok()) << status;
+    return hidden;
+  };
+  std::vector<uint16_t> alone;
+  int64_t first = 0;
+  for (const int64_t tokens : {3, 1, 5}) {
+    const std::vector<uint16_t> one = run_layer({tokens}, first);
+    alone.insert(alone.end(), one.begin(), one.end());
+    first += tokens;
+  }
+  EXPECT_EQ(run_layer({3, 1, 5}, 0), alone);
+  EXPECT_NE(run_layer({9}, 0), alone);
+  layer.mlp = &c.weights.shared;
+  LayerRun run;
+  const int64_t rows[] = {kRows};
+  run.document_tokens = rows;
+  EXPECT_EQ(RunQwen35Layer(sizes, layer, run, RopeTable{}, std::nullopt, c.x.data()).code(),
             absl::StatusCode::kInvalidArgument);
 }
 
