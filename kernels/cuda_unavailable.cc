@@ -1,7 +1,12 @@
 // Every function of every *_cuda.h header, for builds without the CUDA toolkit: each refuses.
 
 #include "kernels/attention_cuda.h"
+#include "kernels/cp_exchange_cuda.h"
 #include "kernels/cuda_support.h"
+#include "kernels/delta_cuda.h"
+#include "kernels/digest_cuda.h"
+#include "kernels/gdn_cp_cuda.h"
+#include "kernels/gdn_cuda.h"
 #include "kernels/gemm_cuda.h"
 #include "kernels/lm_head_cuda.h"
 #include "kernels/lora_cuda.h"
@@ -10,6 +15,7 @@
 #include "kernels/rmsnorm_cuda.h"
 #include "kernels/rope_cuda.h"
 #include "kernels/router_topk_cuda.h"
+#include "kernels/short_conv_cuda.h"
 #include "kernels/swiglu_cuda.h"
 
 namespace lockstep::kernels {
@@ -58,6 +64,69 @@ absl::Status SoftmaxAttentionCuda(const AttentionParams&, void*, CudaStream) {
   return Unavailable();
 }
 
+// ---- cp_exchange_cuda.h ----
+
+absl::Status StagedCpExchange::Send(int, absl::Span<const uint8_t>) { return Unavailable(); }
+absl::Status StagedCpExchange::Receive(int, absl::Span<uint8_t>) { return Unavailable(); }
+absl::Status StagedCpExchange::AllGather(absl::Span<const uint8_t>, absl::Span<uint8_t>) {
+  return Unavailable();
+}
+absl::Status StagedCpExchange::Broadcast(int, absl::Span<uint8_t>) { return Unavailable(); }
+
+// ---- delta_cuda.h ----
+
+size_t MakeDeltaCudaWorkspaceBytes(absl::Span<const DeviceDeltaSource>) { return 1; }
+uint64_t DeltaBodyBytes(absl::Span<const DeviceDeltaSource>) { return 1; }
+absl::Status MakeDeltaCuda(absl::Span<const DeviceDeltaSource>, void*, uint8_t*, uint64_t,
+                           CudaStream) {
+  return Unavailable();
+}
+absl::StatusOr<DeltaLayout> DownloadDeltaLayout(const DeltaRoots&,
+                                                absl::Span<const DeviceDeltaSource>, const void*,
+                                                const uint8_t*, uint64_t, CudaStream) {
+  return Unavailable();
+}
+absl::StatusOr<DeviceDeltaPatch> DeviceDeltaPatch::Upload(const DeltaPatch&, CudaStream) {
+  return Unavailable();
+}
+absl::Status DeviceDeltaPatch::Apply(absl::Span<const absl::Span<uint8_t>>, CudaStream) const {
+  return Unavailable();
+}
+
+// ---- digest_cuda.h ----
+
+absl::Status ClearPageSumsCuda(PageSum*, uint64_t, CudaStream) { return Unavailable(); }
+absl::Status AddBytesCuda(const DevicePageKeys&, uint64_t, const uint8_t*, uint64_t, uint64_t,
+                          PageSum*, CudaStream) {
+  return Unavailable();
+}
+absl::Status AddViewCuda(const DevicePageKeys&, const BoxView&, const uint8_t*, uint64_t, uint64_t,
+                         PageSum*, CudaStream) {
+  return Unavailable();
+}
+absl::Status CopyAndDigestCuda(const DevicePageKeys&, absl::Span<const DigestTask>, PageSum*,
+                               uint64_t*, CudaStream) {
+  return Unavailable();
+}
+absl::StatusOr<PageTable> DownloadPageTable(const PageSum*, uint64_t, CudaStream) {
+  return Unavailable();
+}
+
+// ---- gdn_cp_cuda.h ----
+
+size_t GdnCpRankCudaWorkspaceBytes(const GdnCpParams&, int, int) { return 1; }
+absl::Status GdnCpRankCuda(const GdnCpParams&, CpExchange&, void*, CudaStream) {
+  return Unavailable();
+}
+absl::Status GdnCpSimulatedCuda(const GdnParams&, GdnCpProgram, int, int, CudaStream) {
+  return Unavailable();
+}
+
+// ---- gdn_cuda.h ----
+
+size_t GdnCudaWorkspaceBytes(const GdnParams&) { return 1; }
+absl::Status GdnCuda(const GdnParams&, void*, CudaStream) { return Unavailable(); }
+
 // ---- gemm_cuda.h ----
 
 absl::Status GemmCuda(const GemmParams&, CudaStream) { return Unavailable(); }
@@ -98,6 +167,17 @@ absl::Status RmsNormCuda(const RmsNormParams&, CudaStream) { return Unavailable(
 
 absl::Status RopeNeoxCuda(const RopeParams&, CudaStream) { return Unavailable(); }
 absl::Status RouterTopkCuda(const RouterTopkParams&, CudaStream) { return Unavailable(); }
+
+// ---- short_conv_cuda.h ----
+
+absl::Status ShortConvCuda(const ShortConvParams&, CudaStream) { return Unavailable(); }
+size_t ShortConvCpRankCudaWorkspaceBytes(const ShortConvParams&, GdnCpProgram, int64_t, int) {
+  return 1;
+}
+absl::Status ShortConvCpRankCuda(const ShortConvParams&, GdnCpProgram, int64_t, CpExchange&, void*,
+                                 CudaStream) {
+  return Unavailable();
+}
 
 // ---- swiglu_cuda.h ----
 

@@ -69,6 +69,10 @@ class DeltaPatch {
                                                absl::Span<const DeltaTensor> installed,
                                                const Digest256& installed_root);
 
+  // For a device that applies it itself.
+  const DeltaLayout& layout() const { return layout_; }
+  const DeltaIndex& index() const { return index_; }
+
   const DeltaRoots& roots() const { return index_.roots; }
   uint64_t changed_elements() const { return index_.changed_elements; }
   uint64_t raw_pages() const { return index_.raw_pages; }

@@ -67,6 +67,15 @@ absl::Status CheckGdnTokens(const GdnParams& p) {
   return absl::OkStatus();
 }
 
+absl::Status CheckGdnOnGrid(const GdnParams& p) {
+  if (p.program == GdnProgram::kChunk64 && p.document_offset % kGdnChunk != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gdn: ", kGdnChunk64Id, " expects a start on the document's grid of ",
+                     kGdnChunk, " tokens, got offset ", p.document_offset));
+  }
+  return absl::OkStatus();
+}
+
 GdnHead GdnHeadOf(const GdnParams& p, int64_t head, int64_t first, int64_t count) {
   const int64_t key_head = head * p.key_heads / p.value_heads;
   GdnHead view;
@@ -113,11 +122,7 @@ absl::Status ForEachGdnHead(const GdnParams& p,
 absl::Status Gdn(const GdnParams& p) {
   if (absl::Status status = CheckGdnShape(p); !status.ok()) return status;
   if (absl::Status status = CheckGdnTokens(p); !status.ok()) return status;
-  if (p.program == GdnProgram::kChunk64 && p.document_offset % kGdnChunk != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("gdn: ", kGdnChunk64Id, " expects a start on the document's grid of ",
-                     kGdnChunk, " tokens, got offset ", p.document_offset));
-  }
+  if (absl::Status status = CheckGdnOnGrid(p); !status.ok()) return status;
   const size_t state_floats = static_cast<size_t>(p.key_dim * p.value_dim);
   return ForEachGdnHead(p, [&](int64_t head, GdnScratch& scratch) {
     float* state = p.state + static_cast<size_t>(head) * state_floats;

@@ -60,10 +60,11 @@ struct GdnParams {
 // CheckFpEnvironment. Nothing is written then.
 absl::Status Gdn(const GdnParams& params);
 
-// What Gdn checks but for the program's own conditions: everything that does not depend on tokens
-// (types, batch, heads, dims, state, floating-point environment), and the rest.
+// What Gdn checks: everything that does not depend on tokens (types, batch, heads, dims, state,
+// floating-point environment), the rest, and the program's own condition on the offset.
 absl::Status CheckGdnShape(const GdnParams& params);
 absl::Status CheckGdnTokens(const GdnParams& params);
+absl::Status CheckGdnOnGrid(const GdnParams& params);
 
 // The engine's view of value head `head`, over tokens [first, first + count).
 GdnHead GdnHeadOf(const GdnParams& params, int64_t head, int64_t first, int64_t count);

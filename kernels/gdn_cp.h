@@ -15,10 +15,13 @@
 //   absl::Status status = GdnCpSimulated(whole, GdnCpProgram::kRelay, cp);
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cp_exchange.h"
+#include "kernels/cp_segments.h"
 #include "kernels/gdn.h"
 #include "kernels/types.h"
 
@@ -38,6 +41,10 @@ struct GdnCpParams {
   // segments run gdn/chunk64@v1. document_offset must be 0.
   GdnParams local;
 };
+
+// The split of the program. InvalidArgument as RelaySegments or FoldSegments.
+absl::StatusOr<std::vector<CpSegment>> SegmentsOfSplit(GdnCpProgram program, int64_t tokens,
+                                                       int cp);
 
 // One rank's part; every rank of the group calls it. InvalidArgument when the split is refused;
 // FailedPrecondition or DataLoss when a receipt is wrong.

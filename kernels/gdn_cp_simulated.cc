@@ -88,9 +88,8 @@ absl::Status RunRank(const GdnParams& whole, GdnCpProgram program,
 absl::Status GdnCpSimulated(const GdnParams& whole, GdnCpProgram program, int cp) {
   if (absl::Status status = CheckGdnShape(whole); !status.ok()) return status;
   if (absl::Status status = CheckGdnTokens(whole); !status.ok()) return status;
-  const absl::StatusOr<std::vector<CpSegment>> segments = program == GdnCpProgram::kRelay
-                                                              ? RelaySegments(whole.tokens, cp)
-                                                              : FoldSegments(whole.tokens, cp);
+  const absl::StatusOr<std::vector<CpSegment>> segments =
+      SegmentsOfSplit(program, whole.tokens, cp);
   if (!segments.ok()) return segments.status();
   const size_t state_floats =
       static_cast<size_t>(whole.value_heads * whole.key_dim * whole.value_dim);

@@ -16,28 +16,6 @@ namespace {
 
 bool IsType(FloatType type) { return type == FloatType::kF32 || type == FloatType::kBf16; }
 
-absl::Status CheckShape(const ShortConvParams& p) {
-  if (!IsType(p.type) || !IsType(p.weight_type)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("short_conv: expected x and weight as BF16 or F32, got ", Name(p.type),
-                     " and ", Name(p.weight_type)));
-  }
-  if (p.channels < 1 || p.weight == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("short_conv: expected x [T,D] and a non-null weight [D,4] with D >= 1, got D=",
-                     p.channels));
-  }
-  return CheckFpEnvironment();
-}
-
-absl::Status CheckTokens(const ShortConvParams& p) {
-  if (p.tokens < 1 || p.x == nullptr || p.out == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "short_conv: expected non-null x and out of at least 1 token, got T=", p.tokens));
-  }
-  return absl::OkStatus();
-}
-
 size_t RowBytes(const ShortConvParams& p) {
   return static_cast<size_t>(p.channels) * SizeOf(p.type);
 }
@@ -132,21 +110,44 @@ absl::StatusOr<std::vector<Halo>> GatherTails(const ShortConvParams& p,
 
 }  // namespace
 
+absl::Status CheckShortConvShape(const ShortConvParams& p) {
+  if (!IsType(p.type) || !IsType(p.weight_type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("short_conv: expected x and weight as BF16 or F32, got ", Name(p.type),
+                     " and ", Name(p.weight_type)));
+  }
+  if (p.channels < 1 || p.weight == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("short_conv: expected x [T,D] and a non-null weight [D,4] with D >= 1, got D=",
+                     p.channels));
+  }
+  return CheckFpEnvironment();
+}
+
+absl::Status CheckShortConvTokens(const ShortConvParams& p) {
+  if (p.tokens < 1 || p.x == nullptr || p.out == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "short_conv: expected non-null x and out of at least 1 token, got T=", p.tokens));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShortConv(const ShortConvParams& p) {
-  if (absl::Status status = CheckShape(p); !status.ok()) return status;
-  if (absl::Status status = CheckTokens(p); !status.ok()) return status;
+  if (absl::Status status = CheckShortConvShape(p); !status.ok()) return status;
+  if (absl::Status status = CheckShortConvTokens(p); !status.ok()) return status;
   const Halo halo = LoadHalo(p);
   RunTokens(p, LoadTaps(p), halo, 0, p.tokens);
   StoreTail(p, NextHalo(halo, static_cast<const uint8_t*>(p.x), p.tokens, RowBytes(p)));
   return absl::OkStatus();
 }
 
-absl::Status ShortConvCpRank(const ShortConvParams& local, GdnCpProgram split,
-                             int64_t document_tokens, CpExchange& exchange) {
-  if (absl::Status status = CheckShape(local); !status.ok()) return status;
-  const absl::StatusOr<std::vector<CpSegment>> segments =
-      split == GdnCpProgram::kRelay ? RelaySegments(document_tokens, exchange.size())
-                                    : FoldSegments(document_tokens, exchange.size());
+absl::StatusOr<std::vector<CpSegment>> CheckShortConvRank(const ShortConvParams& local,
+                                                          GdnCpProgram split,
+                                                          int64_t document_tokens,
+                                                          const CpExchange& exchange) {
+  if (absl::Status status = CheckShortConvShape(local); !status.ok()) return status;
+  absl::StatusOr<std::vector<CpSegment>> segments =
+      SegmentsOfSplit(split, document_tokens, exchange.size());
   if (!segments.ok()) return segments.status();
   const int64_t owned = LocalTokens(*segments, exchange.rank());
   if (local.tokens != owned) {
@@ -155,8 +156,16 @@ absl::Status ShortConvCpRank(const ShortConvParams& local, GdnCpProgram split,
                      " tokens of the document, got T=", local.tokens));
   }
   if (owned > 0) {
-    if (absl::Status status = CheckTokens(local); !status.ok()) return status;
+    if (absl::Status status = CheckShortConvTokens(local); !status.ok()) return status;
   }
+  return segments;
+}
+
+absl::Status ShortConvCpRank(const ShortConvParams& local, GdnCpProgram split,
+                             int64_t document_tokens, CpExchange& exchange) {
+  const absl::StatusOr<std::vector<CpSegment>> segments =
+      CheckShortConvRank(local, split, document_tokens, exchange);
+  if (!segments.ok()) return segments.status();
   const absl::StatusOr<std::vector<Halo>> tails = GatherTails(local, *segments, exchange);
   if (!tails.ok()) return tails.status();
   const std::vector<float> taps = LoadTaps(local);

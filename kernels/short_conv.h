@@ -11,9 +11,12 @@
 //   if (absl::Status s = ShortConv(p); !s.ok()) return s;
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/cp_exchange.h"
+#include "kernels/cp_segments.h"
 #include "kernels/gdn_cp.h"
 #include "kernels/types.h"
 
@@ -45,6 +48,15 @@ absl::Status ShortConv(const ShortConvParams& params);
 // receives the document's. The bytes are those of ShortConv on the whole document.
 absl::Status ShortConvCpRank(const ShortConvParams& local, GdnCpProgram split,
                              int64_t document_tokens, CpExchange& exchange);
+
+// What ShortConv checks: all that does not depend on tokens, and the rest; and what a rank checks
+// besides, with the document's segments.
+absl::Status CheckShortConvShape(const ShortConvParams& params);
+absl::Status CheckShortConvTokens(const ShortConvParams& params);
+absl::StatusOr<std::vector<CpSegment>> CheckShortConvRank(const ShortConvParams& local,
+                                                          GdnCpProgram split,
+                                                          int64_t document_tokens,
+                                                          const CpExchange& exchange);
 
 }  // namespace lockstep::kernels
 
