@@ -43,16 +43,23 @@ absl::Status Launch(const char* what, void (*kernel)(Params...), const LaunchSha
   return CudaStatus(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...), what);
 }
 
-// Multiprocessors of the calling thread's device.
-inline absl::StatusOr<int> Multiprocessors() {
+// An attribute of the calling thread's device.
+inline absl::StatusOr<int> DeviceAttribute(cudaDeviceAttr attribute) {
   int device = 0;
-  int count = 0;
+  int value = 0;
   cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  }
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&value, attribute, device);
   if (error != cudaSuccess) return CudaStatus(error, "reading the device's size");
-  return count;
+  return value;
+}
+
+inline absl::StatusOr<int> Multiprocessors() {
+  return DeviceAttribute(cudaDevAttrMultiProcessorCount);
+}
+
+// Static and dynamic shared memory that one block may have.
+inline absl::StatusOr<int> BlockSharedBytes() {
+  return DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 inline unsigned DivideUp(int64_t amount, int64_t unit) {

@@ -98,6 +98,8 @@ __device__ inline void Step(const SharedTile& a, const SharedTile& b, int k, con
 
 // Totals of `gemm/k_tile@v1` wait in shared memory, 64 a thread, for the ends of tiles: registers
 // for them would halve the blocks that run together.
+constexpr size_t kTotalsBytes = size_t{kPerThread} * kPerThread * kThreads * sizeof(float);
+
 __device__ inline float* TotalAt(float* totals, int i, int j) {
   return totals + (i * kPerThread + j) * kThreads + threadIdx.x;
 }
@@ -180,7 +182,7 @@ __global__ void __launch_bounds__(kThreads, 2) TiledKernel(TiledOperands p) {
 
 template <class Format>
 absl::Status OfFormat(const TiledOperands& operands, bool tiles, LaunchShape shape) {
-  if (tiles) shape.shared_bytes = size_t{kPerThread} * kPerThread * kThreads * sizeof(float);
+  if (tiles) shape.shared_bytes = kTotalsBytes;
   return tiles ? Launch("gemm", TiledKernel<Format, true>, shape, operands)
                : Launch("gemm", TiledKernel<Format, false>, shape, operands);
 }
@@ -188,6 +190,14 @@ absl::Status OfFormat(const TiledOperands& operands, bool tiles, LaunchShape sha
 }  // namespace
 
 absl::Status internal::EnqueueTiled(const CudaChainProduct& p, CudaStream stream) {
+  if (p.tiles) {
+    const absl::StatusOr<int> block_shared = BlockSharedBytes();
+    if (!block_shared.ok()) return block_shared.status();
+    // Cards with little shared memory have no room for the totals.
+    if (static_cast<size_t>(*block_shared) < kTotalsBytes + 4 * sizeof(SharedTile)) {
+      return EnqueueStrided(p, stream);
+    }
+  }
   TiledOperands operands = {};
   operands.a = static_cast<const uint16_t*>(p.a.data);
   operands.b = static_cast<const uint16_t*>(p.b.data);

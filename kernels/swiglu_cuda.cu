@@ -54,14 +54,17 @@ __device__ void FillWindow(const float* table, float* window) {
   __syncthreads();
 }
 
-// table[bits of each gate]; two gates share a word and most of the arithmetic on it.
+// Writes the values of the gates that lie inside the window; whether all do. Two gates share a word
+// and most of the arithmetic on it.
 template <class Format>
-__device__ inline void LookUp(const float* table, const float* window, bool has_window,
-                              const uint4& gates, float (&values)[kEight]) {
+__device__ inline bool LookUpInWindow(const float* window, const uint4& gates,
+                                      float (&values)[kEight]) {
   constexpr uint32_t kBits = Window<Format>::kBits;
   constexpr uint32_t kBoth = 0x00010001;
   constexpr uint32_t kIndex = (kWindowCount<Format> - 1) * kBoth;
+  constexpr uint32_t kByteMask = (2 * kWindowCount<Format> - 1) * sizeof(float);
   const uint32_t words[4] = {gates.x, gates.y, gates.z, gates.w};
+  const char* bytes = reinterpret_cast<const char*>(window);
   uint32_t outside = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -70,12 +73,17 @@ __device__ inline void LookUp(const float* table, const float* window, bool has_
     outside |= from_first & (0x7FFF * kBoth & ~kIndex);
     // The sign becomes the bit above the index; what else the shift brings is masked below.
     const uint32_t index = (from_first & kIndex) | ((from_first >> (15 - kBits)) & ~kIndex);
-    constexpr uint32_t kByteMask = (2 * kWindowCount<Format> - 1) * sizeof(float);
-    const char* bytes = reinterpret_cast<const char*>(window);
     values[2 * i] = *reinterpret_cast<const float*>(bytes + ((index << 2) & kByteMask));
     values[2 * i + 1] = *reinterpret_cast<const float*>(bytes + ((index >> 14) & kByteMask));
   }
-  if (outside == 0 && has_window) return;
+  return outside == 0;
+}
+
+// table[bits of each gate].
+template <class Format>
+__device__ inline void LookUp(const float* table, const float* window, bool has_window,
+                              const uint4& gates, float (&values)[kEight]) {
+  if (has_window && LookUpInWindow<Format>(window, gates, values)) return;
 #pragma unroll
   for (int i = 0; i < kEight; ++i) {
     const uint32_t bits = Element(gates, i);
@@ -214,10 +222,12 @@ absl::Status LaunchWalk(const char* what, void (*kernel)(EightGrid, Operands), i
                         CudaStream stream) {
   const absl::StatusOr<int> multiprocessors = Multiprocessors();
   if (!multiprocessors.ok()) return multiprocessors.status();
-  operands.has_window = table && rows * columns >= kWindowElements;
-  const int resident = table ? Window<Format>::kBlocksPerMultiprocessor : 2;
-  // A lookup always reads the window, also one that it then does not use.
-  const size_t shared_bytes = table ? kWindowBytes<Format> : 0;
+  const absl::StatusOr<int> block_shared = BlockSharedBytes();
+  if (!block_shared.ok()) return block_shared.status();
+  operands.has_window = table && rows * columns >= kWindowElements &&
+                        kWindowBytes<Format> <= static_cast<size_t>(*block_shared);
+  const int resident = operands.has_window ? Window<Format>::kBlocksPerMultiprocessor : 2;
+  const size_t shared_bytes = operands.has_window ? kWindowBytes<Format> : 0;
   return ForEachRowChunk(what, rows, columns, strides, [&](int64_t row, int64_t count) {
     const EightGrid grid(count, columns);
     const unsigned blocks = grid.Blocks(kThreads * unroll, int64_t{*multiprocessors} * resident);
