@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "bridge/transport/probe_runner.h"
@@ -109,7 +110,7 @@ void RoundWorker::Run() {
     const bool meet_bridge = std::exchange(meet_bridge_, false);
     const std::shared_ptr<Round> round = current_ = std::exchange(next_, nullptr);
     lock.unlock();
-    if (fence) slots_.Deactivate();
+    if (fence) Deactivate();
     if (meet_bridge) OpenLines();
     if (round != nullptr) {
       Play(*round);
@@ -265,6 +266,11 @@ absl::StatusOr<std::string> RoundWorker::Flush(const Round& round) {
 }
 
 absl::Status RoundWorker::Switch(Round& round, std::string receipt) {
+  // The bridge takes the release of the version before for one that came too early until it has
+  // heard Activated.
+  const uint64_t arena_before = std::exchange(served_arena_, round.Arena());
+  holds_.Hold(arena_before);
+  const auto drop = absl::MakeCleanup([&] { holds_.Drop(arena_before); });
   LOCKSTEP_RETURN_IF_ERROR(slots_.Flip());
   served_epoch_ = round.start.epoch;
   served_version_ = round.start.version;
@@ -275,12 +281,17 @@ absl::Status RoundWorker::Switch(Round& round, std::string receipt) {
   if (options_.callbacks.on_activate) {
     const absl::Status activated = options_.callbacks.on_activate(slots_.Acquire());
     if (!activated.ok()) {
-      slots_.Deactivate();
+      Deactivate();
       return activated;
     }
   }
   options_.post(Activated{round.start.round_id, cache_epoch_, std::move(receipt)});
   return absl::OkStatus();
+}
+
+void RoundWorker::Deactivate() {
+  served_arena_ = 0;
+  slots_.Deactivate();
 }
 
 absl::Status RoundWorker::WaitFor(Round& round, const std::function<bool()>& holds) {

@@ -113,6 +113,7 @@ class RoundWorker {
   absl::Status Prove(Round& round);
   absl::StatusOr<std::string> Flush(const Round& round);
   absl::Status Switch(Round& round, std::string receipt);
+  void Deactivate();
   absl::Status WaitFor(Round& round, const std::function<bool()>& holds);
   absl::StatusOr<transport::Installer*> InstallerFor(TransportKind kind);
   void Fail(const Round& round, RefusalCode code, const absl::Status& why);
@@ -134,6 +135,7 @@ class RoundWorker {
   std::unique_ptr<transport::Installer> shm_;
   std::unique_ptr<transport::Installer> tcp_;
   uint64_t cache_epoch_ = 0;
+  uint64_t served_arena_ = 0;  // that readers get; 0: none, or memory of our own
   uint64_t served_epoch_ = 0;
   uint64_t served_version_ = 0;
 

@@ -36,6 +36,19 @@ void Checkpoint::Add(const std::string& name, const std::string& dtype,
   data += bytes;
 }
 
+void Checkpoint::Remove(const std::string& name) {
+  const uint64_t begin = header.at(name).at("data_offsets")[0];
+  const uint64_t end = header.at(name).at("data_offsets")[1];
+  header.erase(name);
+  data.erase(begin, end - begin);
+  for (auto& [other, entry] : header.items()) {
+    if (!entry.contains("data_offsets")) continue;
+    for (auto& offset : entry["data_offsets"]) {
+      if (offset >= end) offset = offset.get<uint64_t>() - (end - begin);
+    }
+  }
+}
+
 std::string Checkpoint::BytesOf(const std::string& name) const {
   const auto& offsets = header.at(name).at("data_offsets");
   const uint64_t begin = offsets[0], end = offsets[1];

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 
@@ -24,6 +25,8 @@ struct Checkpoint {
   // Appends a tensor after the others.
   void Add(const std::string& name, const std::string& dtype, const std::vector<uint64_t>& shape,
            const std::string& bytes);
+  // With its bytes; those behind it move up.
+  void Remove(const std::string& name);
   // The tensor's bytes in `data`.
   std::string BytesOf(const std::string& name) const;
   void Overwrite(const std::string& name, uint64_t offset, const std::string& bytes);
