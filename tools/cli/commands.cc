@@ -7,6 +7,7 @@
 #include "tools/cli/bridge_commands.h"
 #include "tools/cli/contract_commands.h"
 #include "tools/cli/digest_command.h"
+#include "tools/cli/kernel_commands.h"
 #include "tools/cli/machine_commands.h"
 #include "tools/cli/version_command.h"
 
@@ -14,8 +15,9 @@ namespace lockstep::tools {
 
 std::vector<Command> AllCommands() {
   std::vector<Command> all;
-  for (std::vector<Command> (*group)() : {BridgeCommands, ContractCommands, DigestCommands,
-                                          BenchCommands, MachineCommands, VersionCommands}) {
+  for (std::vector<Command> (*group)() :
+       {BridgeCommands, ContractCommands, DigestCommands, KernelCommands, BenchCommands,
+        MachineCommands, VersionCommands}) {
     std::vector<Command> commands = group();
     all.insert(all.end(), std::make_move_iterator(commands.begin()),
                std::make_move_iterator(commands.end()));
