@@ -54,8 +54,8 @@ __device__ void FillWindow(const float* table, float* window) {
   __syncthreads();
 }
 
-// Writes the values of the gates that lie inside the window; whether all do. Two gates share a word
-// and most of the arithmetic on it.
+// Whether all gates lie inside the window; if so, writes their values. Two gates share a word and
+// most of the arithmetic on it.
 template <class Format>
 __device__ inline bool LookUpInWindow(const float* window, const uint4& gates,
                                       float (&values)[kEight]) {
@@ -68,7 +68,7 @@ __device__ inline bool LookUpInWindow(const float* window, const uint4& gates,
   uint32_t outside = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // A borrow into the upper gate needs a lower one outside the window.
+    // A borrow spoils the upper gate, but needs a lower one outside the window.
     const uint32_t from_first = words[i] - Window<Format>::kFirst * kBoth;
     outside |= from_first & (0x7FFF * kBoth & ~kIndex);
     // The sign becomes the bit above the index; what else the shift brings is masked below.
@@ -85,11 +85,7 @@ __device__ inline void LookUp(const float* table, const float* window, bool has_
                               const uint4& gates, float (&values)[kEight]) {
   if (has_window && LookUpInWindow<Format>(window, gates, values)) return;
 #pragma unroll
-  for (int i = 0; i < kEight; ++i) {
-    const uint32_t bits = Element(gates, i);
-    const bool inside = (bits & 0x7FFF) - Window<Format>::kFirst < kWindowCount<Format>;
-    if (!inside || !has_window) values[i] = __ldg(table + bits);
-  }
+  for (int i = 0; i < kEight; ++i) values[i] = __ldg(table + Element(gates, i));
 }
 
 struct ForwardOperands {
