@@ -111,6 +111,7 @@ void ReevaluateSamplers(Machine& m) {
     const bool agreed =
         sampler.state != SamplerState::kWaiting && sampler.state != SamplerState::kRefused;
     std::vector<Refusal> differences = Differences(epoch, sampler);
+    sampler.note.clear();
     if (!differences.empty()) {
       const bool told = sampler.state == SamplerState::kRefused && sampler.reasons == differences;
       if (!told) RefuseSampler(m, sampler, unsolicited, std::move(differences));
@@ -167,6 +168,7 @@ void EvaluateSampler(Machine& m, Sampler& sampler, const ReplyTo& reply) {
                 "waits for a trainer to state a contract");
     return;
   }
+  sampler.note.clear();
   std::vector<Refusal> differences = Differences(*epoch, sampler);
   if (!differences.empty()) {
     RefuseSampler(m, sampler, reply, std::move(differences));
