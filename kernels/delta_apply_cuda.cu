@@ -16,9 +16,16 @@ constexpr int kThreads = 128;
 // Fewer gap bytes than this are one thread's work.
 constexpr uint32_t kLeastStretch = 4;
 
+// Tensors whose addresses travel as a kernel's parameters, of which there are 4 KiB.
+constexpr int kTensorsPerLaunch = 256;
+
+struct Targets {
+  uint8_t* of[kTensorsPerLaunch];
+};
+
 // A page that changes, with the places of its shares in the body.
 struct ApplyPage {
-  uint64_t tensor;
+  uint64_t target;  // which of its launch's
   uint64_t offset;  // bytes, of the page in its tensor
   uint32_t length;
   uint32_t element_bytes;
@@ -83,11 +90,12 @@ __device__ void ApplyRaw(uint8_t* to, const uint8_t* from, uint32_t length) {
 }
 
 __global__ void __launch_bounds__(kThreads)
-    ApplyPages(const ApplyPage* pages, const uint8_t* body, uint8_t* const* targets) {
+    ApplyPages(const __grid_constant__ Targets targets, const ApplyPage* pages,
+               const uint8_t* body) {
   __shared__ Walk walks[kThreads][kStates];
   __shared__ Walk starts[kThreads];
   const ApplyPage& page = pages[blockIdx.x];
-  uint8_t* const target = targets[page.tensor] + page.offset;
+  uint8_t* const target = targets.of[page.target] + page.offset;
   if (page.changed == kRawDeltaPage) {
     ApplyRaw(target, body + page.raw, page.length);
     return;
@@ -117,8 +125,10 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// `ends` receives the number of pages up to and with each tensor.
 std::vector<ApplyPage> ChangedPages(const DeltaIndex& index,
-                                    const std::array<uint64_t, kDeltaSections>& offsets) {
+                                    const std::array<uint64_t, kDeltaSections>& offsets,
+                                    std::vector<uint64_t>& ends) {
   std::vector<ApplyPage> changed;
   for (uint64_t t = 0; t < index.tensors.size(); ++t) {
     const DeltaTensor& tensor = index.tensors[t];
@@ -126,7 +136,7 @@ std::vector<ApplyPage> ChangedPages(const DeltaIndex& index,
       const DeltaPage& page = index.pages[index.first_pages[t] + i];
       if (page.changed == 0) continue;
       ApplyPage apply = {};
-      apply.tensor = t;
+      apply.target = t % kTensorsPerLaunch;
       apply.offset = i * kPageBytes;
       apply.length = static_cast<uint32_t>(DeltaPageLength(tensor, i));
       apply.element_bytes = tensor.element_bytes;
@@ -139,6 +149,7 @@ std::vector<ApplyPage> ChangedPages(const DeltaIndex& index,
       }
       changed.push_back(apply);
     }
+    ends.push_back(changed.size());
   }
   return changed;
 }
@@ -150,15 +161,14 @@ absl::StatusOr<DeviceDeltaPatch> DeviceDeltaPatch::Upload(const DeltaPatch& patc
   const DeltaIndex& index = patch.index();
   std::array<uint64_t, kDeltaSections> offsets;
   const uint64_t body_bytes = BodyOffsets(index.section_bytes.data(), offsets.data());
-  const std::vector<ApplyPage> changed = ChangedPages(index, offsets);
+  DeviceDeltaPatch on_device;
+  const std::vector<ApplyPage> changed = ChangedPages(index, offsets, on_device.page_ends_);
+  for (const DeltaTensor& tensor : index.tensors) on_device.tensor_bytes_.push_back(tensor.bytes);
   absl::StatusOr<DeviceBuffer> body = DeviceBuffer::Allocate(body_bytes + 1);
   if (!body.ok()) return body.status();
   absl::StatusOr<DeviceBuffer> pages =
       DeviceBuffer::Allocate(changed.size() * sizeof(ApplyPage) + 1);
   if (!pages.ok()) return pages.status();
-  absl::StatusOr<DeviceBuffer> targets =
-      DeviceBuffer::Allocate(index.tensors.size() * sizeof(uint8_t*) + 1);
-  if (!targets.ok()) return targets.status();
   absl::Status copied =
       CopyToDevice(pages->data(), changed.data(), changed.size() * sizeof(ApplyPage), stream);
   for (uint64_t s = 1; s < kDeltaSections; ++s) {
@@ -166,13 +176,10 @@ absl::StatusOr<DeviceDeltaPatch> DeviceDeltaPatch::Upload(const DeltaPatch& patc
     copied.Update(
         CopyToDevice(body->As<uint8_t>() + offsets[s], section.data(), section.size(), stream));
   }
+  copied.Update(SynchronizeStream(stream));
   if (!copied.ok()) return copied;
-  DeviceDeltaPatch on_device;
-  for (const DeltaTensor& tensor : index.tensors) on_device.tensor_bytes_.push_back(tensor.bytes);
-  on_device.changed_pages_ = changed.size();
   on_device.body_ = *std::move(body);
   on_device.pages_ = *std::move(pages);
-  on_device.targets_ = *std::move(targets);
   return on_device;
 }
 
@@ -182,22 +189,27 @@ absl::Status DeviceDeltaPatch::Apply(absl::Span<const absl::Span<uint8_t>> buffe
     return absl::InvalidArgumentError(
         absl::StrCat("delta: expected ", tensor_bytes_.size(), " buffers, got ", buffers.size()));
   }
-  std::vector<uint8_t*> targets;
   for (size_t t = 0; t < buffers.size(); ++t) {
     if (buffers[t].size() != tensor_bytes_[t]) {
       return absl::InvalidArgumentError(absl::StrCat("delta: tensor ", t, ": expected a buffer of ",
                                                      tensor_bytes_[t], " bytes, got one of ",
                                                      buffers[t].size()));
     }
-    targets.push_back(buffers[t].data());
   }
-  if (changed_pages_ == 0) return absl::OkStatus();
-  const absl::Status copied =
-      CopyToDevice(targets_.data(), targets.data(), targets.size() * sizeof(uint8_t*), stream);
-  if (!copied.ok()) return copied;
-  return Launch("delta: applying", ApplyPages,
-                {static_cast<unsigned>(changed_pages_), kThreads, 0, stream},
-                pages_.As<ApplyPage>(), body_.As<uint8_t>(), targets_.As<uint8_t*>());
+  uint64_t done = 0;
+  for (size_t first = 0; first < buffers.size(); first += kTensorsPerLaunch) {
+    const size_t end = std::min(buffers.size(), first + kTensorsPerLaunch);
+    Targets targets = {};
+    for (size_t t = first; t < end; ++t) targets.of[t - first] = buffers[t].data();
+    const uint64_t pages = page_ends_[end - 1] - done;
+    if (pages == 0) continue;
+    const absl::Status launched =
+        Launch("delta: applying", ApplyPages, {static_cast<unsigned>(pages), kThreads, 0, stream},
+               targets, pages_.As<ApplyPage>() + done, body_.As<uint8_t>());
+    if (!launched.ok()) return launched;
+    done += pages;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lockstep::kernels

@@ -27,11 +27,6 @@ inline constexpr uint32_t kVectorsOfThread = kVectorsOfPage / kDeltaThreads;
 template <class T>
 using ChangeMask = std::conditional_t<sizeof(T) == 1, uint16_t, uint8_t>;
 
-template <class T>
-__host__ __device__ constexpr uint64_t ChangeMaskBytes() {
-  return kVectorsOfPage * sizeof(ChangeMask<T>);
-}
-
 // The bits of this thread's vectors; T is the element's unsigned twin.
 template <class T>
 struct ChangeBits {

@@ -56,7 +56,7 @@ absl::StatusOr<DeltaLayout> DownloadDeltaLayout(const DeltaRoots& roots,
 // A checked patch in device memory.
 class DeviceDeltaPatch {
  public:
-  // Enqueues the copies on `stream`; `patch` may go then.
+  // Waits for `stream`; `patch` may go then.
   static absl::StatusOr<DeviceDeltaPatch> Upload(const DeltaPatch& patch, CudaStream stream);
 
   // Overwrites `buffers`, device memory, parallel to the patch's tensors and of their lengths, in
@@ -67,10 +67,9 @@ class DeviceDeltaPatch {
   DeviceDeltaPatch() = default;
 
   std::vector<uint64_t> tensor_bytes_;
-  uint64_t changed_pages_ = 0;
+  std::vector<uint64_t> page_ends_;  // changed pages up to and with each tensor
   DeviceBuffer body_;
   DeviceBuffer pages_;
-  DeviceBuffer targets_;  // each tensor's address, of the last Apply
 };
 
 }  // namespace lockstep::kernels

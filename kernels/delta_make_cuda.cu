@@ -2,35 +2,21 @@
 // pages; then each page writes its shares, reading of the target only what changed.
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_launch.h"
-#include "kernels/delta_body_cuda.h"
 #include "kernels/delta_changes_cuda.h"
 #include "kernels/delta_cuda.h"
+#include "kernels/delta_work_cuda.h"
 
 namespace lockstep::kernels {
 namespace {
 
 constexpr int kLoadsInFlight = 4;
-constexpr uint64_t kPagesPerGroup = 1024;
-constexpr int kPagesPerScanThread = kPagesPerGroup / kDeltaThreads;
 constexpr uint64_t kMaxPages = 0x7FFFFFFF;
 // Tasks travel as a kernel's parameters, of which there are 4 KiB.
 constexpr int kTasksPerLaunch = 64;
-
-// What is scanned over the pages: gap bytes, raw bytes, changed elements per plane class.
-constexpr int kSums = 2 + kPlaneClasses;
-struct PageSums {
-  uint64_t of[kSums];
-};
-
-// The head of the workspace.
-struct Totals {
-  uint64_t section_bytes[kDeltaSections];
-};
 
 struct Task {
   const uint8_t* base;
@@ -54,17 +40,6 @@ __device__ const Task& TaskOfBlock(const Tasks& list) {
     if (t + step < list.count && list.tasks[t + step].first_block <= blockIdx.x) t += step;
   }
   return list.tasks[t];
-}
-
-__device__ PageSums SumsOf(const DeviceDeltaPage& page) {
-  PageSums sums = {};
-  if (page.changed == kRawDeltaPage) {
-    sums.of[1] = page.length;
-    return sums;
-  }
-  sums.of[0] = page.gap_bytes;
-  for (int c = 0; c <= LastPlaneClass(page.element_bytes); ++c) sums.of[2 + c] = page.changed;
-  return sums;
 }
 
 // A bit for each element of the vectors that differs.
@@ -135,7 +110,8 @@ __device__ bool ComparePage(const Task& task, uint64_t offset, uint32_t length,
 
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads)
-    CountChanges(const __grid_constant__ Tasks list, DeviceDeltaPage* pages, PageSums* groups) {
+    CountChanges(const __grid_constant__ Tasks list, DeviceDeltaPage* pages,
+                 DeltaPageSums* groups) {
   __shared__ __align__(16) ChangeMask<T> masks[kVectorsOfPage];
   __shared__ ChangeScratch scratch;
   const Task& task = TaskOfBlock(list);
@@ -150,8 +126,8 @@ __global__ void __launch_bounds__(kDeltaThreads)
     if (threadIdx.x == 0) pages[page_index] = page;
     return;
   }
-  auto* kept = reinterpret_cast<uint4*>(task.masks + page_of_task * ChangeMaskBytes<T>());
-  for (uint32_t i = threadIdx.x; i < ChangeMaskBytes<T>() / 16; i += kDeltaThreads) {
+  auto* kept = reinterpret_cast<uint4*>(task.masks + page_of_task * DeltaMaskBytes(sizeof(T)));
+  for (uint32_t i = threadIdx.x; i < DeltaMaskBytes(sizeof(T)) / 16; i += kDeltaThreads) {
     kept[i] = reinterpret_cast<const uint4*>(masks)[i];
   }
   ChangeBits<T> bits;
@@ -165,58 +141,11 @@ __global__ void __launch_bounds__(kDeltaThreads)
     page.gap_bytes = 0;
   }
   pages[page_index] = page;
-  const PageSums sums = SumsOf(page);
-  for (int i = 0; i < kSums; ++i) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(&groups[page_index / kPagesPerGroup].of[i]),
-              sums.of[i]);
-  }
-}
-
-__device__ uint64_t SumOverBlock(uint64_t value, uint64_t* scratch) {
-  const auto add = [](uint64_t a, uint64_t b) { return a + b; };
-  BlockScan(value, add, scratch);
-  uint64_t sum = 0;
-  for (int w = 0; w < kDeltaWarps; ++w) sum += scratch[w];
-  __syncthreads();
-  return sum;
-}
-
-// A block a group: every page's offsets, and in the last group the totals.
-__global__ void __launch_bounds__(kDeltaThreads)
-    PlacePages(DeviceDeltaPage* pages, uint64_t page_count, const PageSums* groups,
-               Totals* totals) {
-  __shared__ uint64_t scratch[kDeltaWarps];
-  const uint64_t first = blockIdx.x * kPagesPerGroup + threadIdx.x * kPagesPerScanThread;
-  const auto add = [](uint64_t a, uint64_t b) { return a + b; };
-  uint64_t all[kSums];
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    uint64_t before = 0;
-    for (uint32_t g = threadIdx.x; g < blockIdx.x; g += kDeltaThreads) before += groups[g].of[i];
-    before = SumOverBlock(before, scratch);
-    uint64_t own = 0;
-    for (uint64_t p = first; p < min(page_count, first + kPagesPerScanThread); ++p) {
-      own += SumsOf(pages[p]).of[i];
-    }
-    uint64_t at = before + BlockScan(own, add, scratch) - own;
-    all[i] = before;
-    for (int w = 0; w < kDeltaWarps; ++w) all[i] += scratch[w];
-    __syncthreads();
-    for (uint64_t p = first; p < min(page_count, first + kPagesPerScanThread); ++p) {
-      uint64_t& offset = i == 0   ? pages[p].gap_offset
-                         : i == 1 ? pages[p].raw_offset
-                                  : pages[p].plane_offsets[i - 2];
-      const uint64_t share = SumsOf(pages[p]).of[i];
-      offset = at;
-      at += share;
-    }
-  }
-  if (blockIdx.x + 1 != gridDim.x || threadIdx.x != 0) return;
-  totals->section_bytes[kDeltaHead] = 0;
-  totals->section_bytes[kDeltaGaps] = all[0];
-  totals->section_bytes[kDeltaRaw] = all[1];
-  for (uint32_t b = 0; b < kDeltaPlanes; ++b) {
-    totals->section_bytes[kDeltaFirstPlane + b] = all[2 + PlaneClass(b)];
+  const DeltaPageSums sums = DeltaSumsOf(page);
+  for (int i = 0; i < kDeltaSums; ++i) {
+    atomicAdd(
+        reinterpret_cast<unsigned long long*>(&groups[page_index / kDeltaPagesPerGroup].of[i]),
+        sums.of[i]);
   }
 }
 
@@ -248,7 +177,7 @@ __device__ T LoadElement(const uint8_t* page, uint32_t position) {
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads)
     WriteChanges(const __grid_constant__ Tasks list, const DeviceDeltaPage* pages,
-                 const Totals* totals, uint8_t* body, uint64_t body_bytes) {
+                 const DeltaTotals* totals, uint8_t* body, uint64_t body_bytes) {
   __shared__ ChangeScratch scratch;
   const Task& task = TaskOfBlock(list);
   const uint64_t page_of_task = blockIdx.x - task.first_block;
@@ -262,8 +191,8 @@ __global__ void __launch_bounds__(kDeltaThreads)
     return;
   }
   ChangeBits<T> bits;
-  bits.Load(
-      reinterpret_cast<const ChangeMask<T>*>(task.masks + page_of_task * ChangeMaskBytes<T>()));
+  bits.Load(reinterpret_cast<const ChangeMask<T>*>(task.masks +
+                                                   page_of_task * DeltaMaskBytes(sizeof(T))));
   const ThreadChanges mine = PlaceChanges(bits, scratch);
   uint8_t* gaps = body + offsets[kDeltaGaps] + page.gap_offset + mine.gap_bytes;
   uint8_t* planes[sizeof(T)];
@@ -293,48 +222,6 @@ __global__ void __launch_bounds__(kDeltaThreads)
 
 // ---- host ----
 
-constexpr size_t Aligned(size_t bytes) {
-  return (bytes + kBodyAlignment - 1) / kBodyAlignment * kBodyAlignment;
-}
-
-struct Workspace {
-  Totals* totals;
-  PageSums* groups;
-  DeviceDeltaPage* pages;
-  uint8_t* masks;
-  uint64_t page_count;
-  size_t cleared_bytes;  // totals and groups, which lie first
-  size_t bytes;
-};
-
-uint64_t MaskBytes(const DeltaTensor& tensor) {
-  const uint64_t page =
-      tensor.element_bytes == 1 ? ChangeMaskBytes<uint8_t>() : ChangeMaskBytes<uint16_t>();
-  return DeltaPageCount(tensor) * page;
-}
-
-Workspace LayOut(absl::Span<const DeviceDeltaSource> sources, void* base) {
-  Workspace work = {};
-  uint64_t mask_bytes = 0;
-  for (const DeviceDeltaSource& source : sources) {
-    work.page_count += DeltaPageCount(source.tensor);
-    mask_bytes += MaskBytes(source.tensor);
-  }
-  const uint64_t groups = (work.page_count + kPagesPerGroup - 1) / kPagesPerGroup;
-  auto* at = static_cast<uint8_t*>(base);
-  const auto take = [&](size_t bytes) {
-    uint8_t* const piece = at == nullptr ? nullptr : at + work.bytes;
-    work.bytes += Aligned(bytes);
-    return piece;
-  };
-  work.totals = reinterpret_cast<Totals*>(take(sizeof(Totals)));
-  work.groups = reinterpret_cast<PageSums*>(take(groups * sizeof(PageSums)));
-  work.cleared_bytes = work.bytes;
-  work.pages = reinterpret_cast<DeviceDeltaPage*>(take(work.page_count * sizeof(DeviceDeltaPage)));
-  work.masks = take(mask_bytes);
-  return work;
-}
-
 absl::Status CheckSources(absl::Span<const DeviceDeltaSource> sources, uint64_t page_count) {
   std::vector<DeltaTensor> tensors;
   for (const DeviceDeltaSource& source : sources) tensors.push_back(source.tensor);
@@ -353,7 +240,7 @@ bool IsAligned(const void* pointer) {
 
 // Calls launch(tasks, blocks, element type's zero) for lists of tensors of one element size.
 template <class T, class LaunchFn>
-absl::Status ForTasks(absl::Span<const DeviceDeltaSource> sources, const Workspace& work,
+absl::Status ForTasks(absl::Span<const DeviceDeltaSource> sources, const DeltaWork& work,
                       LaunchFn launch) {
   Tasks list = {};
   uint32_t blocks = 0;
@@ -382,13 +269,13 @@ absl::Status ForTasks(absl::Span<const DeviceDeltaSource> sources, const Workspa
       }
     }
     first_page += pages;
-    masks += MaskBytes(source.tensor);
+    masks += pages * DeltaMaskBytes(source.tensor.element_bytes);
   }
   return flush();
 }
 
 template <class LaunchFn>
-absl::Status ForAllTasks(absl::Span<const DeviceDeltaSource> sources, const Workspace& work,
+absl::Status ForAllTasks(absl::Span<const DeviceDeltaSource> sources, const DeltaWork& work,
                          LaunchFn launch) {
   if (absl::Status s = ForTasks<uint8_t>(sources, work, launch); !s.ok()) return s;
   if (absl::Status s = ForTasks<uint16_t>(sources, work, launch); !s.ok()) return s;
@@ -398,19 +285,9 @@ absl::Status ForAllTasks(absl::Span<const DeviceDeltaSource> sources, const Work
 
 }  // namespace
 
-size_t MakeDeltaCudaWorkspaceBytes(absl::Span<const DeviceDeltaSource> sources) {
-  return LayOut(sources, nullptr).bytes;
-}
-
-uint64_t DeltaBodyBytes(absl::Span<const DeviceDeltaSource> sources) {
-  uint64_t bytes = kDeltaSections * kBodyAlignment;
-  for (const DeviceDeltaSource& source : sources) bytes += source.tensor.bytes;
-  return bytes;
-}
-
 absl::Status MakeDeltaCuda(absl::Span<const DeviceDeltaSource> sources, void* workspace,
                            uint8_t* body, uint64_t body_bytes, CudaStream stream) {
-  const Workspace work = LayOut(sources, workspace);
+  const DeltaWork work = LayOutDelta(sources, workspace);
   if (absl::Status s = CheckSources(sources, work.page_count); !s.ok()) return s;
   if (absl::Status s = FillDevice(work.totals, 0, work.cleared_bytes, stream); !s.ok()) return s;
   if (work.page_count == 0) return absl::OkStatus();
@@ -420,61 +297,13 @@ absl::Status MakeDeltaCuda(absl::Span<const DeviceDeltaSource> sources, void* wo
                       {blocks, kDeltaThreads, 0, stream}, list, work.pages, work.groups);
       });
   if (!counted.ok()) return counted;
-  const unsigned groups = DivideUp(static_cast<int64_t>(work.page_count), kPagesPerGroup);
-  const absl::Status placed =
-      Launch("delta: placing pages", PlacePages, {groups, kDeltaThreads, 0, stream}, work.pages,
-             work.page_count, work.groups, work.totals);
+  const absl::Status placed = LaunchPlacePages(work, stream);
   if (!placed.ok()) return placed;
   return ForAllTasks(sources, work, [&](const Tasks& list, uint32_t blocks, auto zero) {
     return Launch("delta: writing changes", WriteChanges<decltype(zero)>,
                   {blocks, kDeltaThreads, 0, stream}, list, work.pages, work.totals, body,
                   body_bytes);
   });
-}
-
-absl::StatusOr<DeltaLayout> DownloadDeltaLayout(const DeltaRoots& roots,
-                                                absl::Span<const DeviceDeltaSource> sources,
-                                                const void* workspace, const uint8_t* body,
-                                                uint64_t body_bytes, CudaStream stream) {
-  const Workspace work = LayOut(sources, const_cast<void*>(workspace));
-  Totals totals;
-  std::vector<DeviceDeltaPage> pages(work.page_count);
-  absl::Status copied = CopyToHost(&totals, work.totals, sizeof(totals), stream);
-  copied.Update(CopyToHost(pages.data(), work.pages, pages.size() * sizeof(pages[0]), stream));
-  copied.Update(SynchronizeStream(stream));
-  if (!copied.ok()) return copied;
-  std::array<uint64_t, kDeltaSections> offsets;
-  const uint64_t needed = BodyOffsets(totals.section_bytes, offsets.data());
-  if (needed > body_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("delta: the changes need a body of ", needed,
-                                                     " bytes, got one of ", body_bytes,
-                                                     "; make the delta again into a larger one"));
-  }
-  DeltaIndex index;
-  index.roots = roots;
-  for (const DeviceDeltaSource& source : sources) index.tensors.push_back(source.tensor);
-  for (const DeviceDeltaPage& page : pages) {
-    DeltaPage counts;
-    counts.changed = page.changed;
-    counts.gap_bytes = page.gap_bytes;
-    index.pages.push_back(counts);
-  }
-  ScanDeltaPages(index);
-  DeltaLayout layout;
-  layout.sections[kDeltaHead] = WriteDeltaHead(index);
-  for (uint64_t s = 1; s < kDeltaSections; ++s) {
-    if (index.section_bytes[s] != totals.section_bytes[s]) {
-      return absl::InternalError(
-          absl::StrCat("delta: section ", s, " has ", totals.section_bytes[s],
-                       " bytes where its pages have ", index.section_bytes[s]));
-    }
-    layout.sections[s].resize(index.section_bytes[s]);
-    copied.Update(
-        CopyToHost(layout.sections[s].data(), body + offsets[s], index.section_bytes[s], stream));
-  }
-  copied.Update(SynchronizeStream(stream));
-  if (!copied.ok()) return copied;
-  return layout;
 }
 
 }  // namespace lockstep::kernels

@@ -29,12 +29,13 @@ namespace lockstep::kernels {
 // A key's words in device memory, made once and used by any number of calls.
 class DevicePageKeys {
  public:
-  // Enqueues the copy on `stream`.
+  // Waits for `stream`; `keys` may go then.
   static absl::StatusOr<DevicePageKeys> Upload(const PageKeys& keys, CudaStream stream) {
     constexpr size_t kBytes = (PageKeys::kWords + PageKeys::kPaddingWords) * sizeof(uint32_t);
     absl::StatusOr<DeviceBuffer> buffer = DeviceBuffer::Allocate(kBytes);
     if (!buffer.ok()) return buffer.status();
     absl::Status copied = CopyToDevice(buffer->data(), keys.words(), kBytes, stream);
+    copied.Update(SynchronizeStream(stream));
     if (!copied.ok()) return copied;
     return DevicePageKeys(*std::move(buffer));
   }

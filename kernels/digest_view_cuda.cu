@@ -57,12 +57,13 @@ struct Grain<16> {
 struct Place {
   uint64_t stream;
   const uint8_t* local;
+  uint64_t index;  // in the innermost loop
 };
 
 // Index is uint32_t when the grains' number fits, which divides faster.
 template <class Index>
 __device__ Place PlaceOf(const GrainPlan& plan, Index grain) {
-  Place place{plan.stream_offset, plan.local};
+  Place place{plan.stream_offset, plan.local, 0};
   for (int d = 0; d < plan.loop_count; ++d) {
     Index index = grain;
     if (d + 1 < plan.loop_count) {
@@ -70,6 +71,7 @@ __device__ Place PlaceOf(const GrainPlan& plan, Index grain) {
       grain = index / extent;
       index -= grain * extent;
     }
+    if (d == 0) place.index = index;
     place.stream += index * plan.loops[d].stream_stride;
     place.local += static_cast<int64_t>(index) * plan.loops[d].local_stride;
   }
@@ -150,6 +152,17 @@ struct WarpPage {
   }
 };
 
+// Whether the warp's next grains lie one after another in one run and one page, as most do; then
+// only the first's place is worked out.
+template <int kBytes>
+__device__ bool AreDense(const GrainPlan& plan, uint64_t first, uint64_t end, const Place& place) {
+  constexpr uint64_t kGrains = uint64_t{kWarpLanes} * kGrainsInFlight;
+  const auto& run = plan.loops[0];
+  return run.stream_stride == kBytes && run.local_stride == kBytes && first + kGrains <= end &&
+         place.index + kGrains <= run.extent &&
+         place.stream % kPageBytes + kGrains * kBytes <= kPageBytes;
+}
+
 // Each warp sums a contiguous run of `warp_grains` grains.
 template <int kBytes, class Index>
 __global__ void __launch_bounds__(kThreads)
@@ -165,6 +178,24 @@ __global__ void __launch_bounds__(kThreads)
   for (uint64_t first = begin; first < end; first += kWarpLanes * kGrainsInFlight) {
     Place places[kGrainsInFlight];
     T values[kGrainsInFlight] = {};
+    const Place start = PlaceOf<Index>(plan, static_cast<Index>(first));
+    if (AreDense<kBytes>(plan, first, end, start)) {
+      const T* from = reinterpret_cast<const T*>(start.local) + lane;
+#pragma unroll
+      for (int i = 0; i < kGrainsInFlight; ++i) values[i] = __ldcs(from + i * kWarpLanes);
+      if (start.stream / kPageBytes != work.page) {
+        work.Flush(sums);
+        work.page = start.stream / kPageBytes;
+      }
+      const uint32_t in_page =
+          static_cast<uint32_t>(start.stream % kPageBytes) + static_cast<uint32_t>(lane) * kBytes;
+#pragma unroll
+      for (int i = 0; i < kGrainsInFlight; ++i) {
+        AddGrain(work.sum, keys, in_page + i * kWarpLanes * kBytes, values[i]);
+        work.sum.covered += kBytes;
+      }
+      continue;
+    }
 #pragma unroll
     for (int i = 0; i < kGrainsInFlight; ++i) {
       const uint64_t grain = first + i * kWarpLanes + lane;

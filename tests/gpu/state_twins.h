@@ -16,6 +16,8 @@ void CheckDeltaTwins(TwinCheck& check);
 void CheckGdnTwins(TwinCheck& check);
 void CheckGdnCpTwins(TwinCheck& check);
 void CheckShortConvTwins(TwinCheck& check);
+// The same call a hundred times gives the same bytes.
+void CheckStateRepeats(TwinCheck& check);
 
 }  // namespace lockstep::kernels
 
