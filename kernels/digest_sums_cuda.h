@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "kernels/digest.h"
+
 namespace lockstep::kernels {
 
 inline constexpr unsigned kFullWarp = 0xFFFFFFFF;
@@ -45,6 +47,25 @@ __device__ inline uint32_t LoadUnitBytes(const uint8_t* from, uint32_t count) {
     if (i < count) m |= static_cast<uint32_t>(from[i]) << (8 * i);
   }
   return m;
+}
+
+// Four units at a multiple of 16 bytes in the page.
+__device__ inline void AddGrain(PartialSum& sum, const uint32_t* keys, uint32_t in_page,
+                                const uint4& x) {
+  const uint32_t unit = in_page / 4;
+  const uint4 k = __ldg(reinterpret_cast<const uint4*>(keys + unit));
+  sum.AddUnit(x.x, k.x, k.y);
+  sum.AddUnit(x.y, k.y, k.z);
+  sum.AddUnit(x.z, k.z, k.w);
+  sum.AddUnit(x.w, k.w, __ldg(keys + unit + 4));
+}
+
+// What is summed of a page elsewhere adds up there, in any order.
+__device__ inline void AddToPage(PageSum& page, const PartialSum& sum) {
+  if (sum.covered == 0) return;
+  atomicAdd(reinterpret_cast<unsigned long long*>(&page.lane0), sum.lane0);
+  atomicAdd(reinterpret_cast<unsigned long long*>(&page.lane1), sum.lane1);
+  atomicAdd(reinterpret_cast<unsigned long long*>(&page.covered_bytes), sum.covered);
 }
 
 }  // namespace lockstep::kernels

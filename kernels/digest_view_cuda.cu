@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda_launch.h"
+#include "kernels/digest_columns_cuda.h"
 #include "kernels/digest_cuda.h"
 #include "kernels/digest_sums_cuda.h"
 
@@ -98,22 +99,6 @@ __device__ void AddGrain(PartialSum& sum, const uint32_t* keys, uint32_t in_page
   const uint2 k = __ldg(reinterpret_cast<const uint2*>(keys + unit));
   sum.AddUnit(x.x, k.x, k.y);
   sum.AddUnit(x.y, k.y, __ldg(keys + unit + 2));
-}
-
-__device__ void AddGrain(PartialSum& sum, const uint32_t* keys, uint32_t in_page, const uint4& x) {
-  const uint32_t unit = in_page / 4;
-  const uint4 k = __ldg(reinterpret_cast<const uint4*>(keys + unit));
-  sum.AddUnit(x.x, k.x, k.y);
-  sum.AddUnit(x.y, k.y, k.z);
-  sum.AddUnit(x.z, k.z, k.w);
-  sum.AddUnit(x.w, k.w, __ldg(keys + unit + 4));
-}
-
-__device__ void AddToPage(PageSum& page, const PartialSum& sum) {
-  if (sum.covered == 0) return;
-  atomicAdd(reinterpret_cast<unsigned long long*>(&page.lane0), sum.lane0);
-  atomicAdd(reinterpret_cast<unsigned long long*>(&page.lane1), sum.lane1);
-  atomicAdd(reinterpret_cast<unsigned long long*>(&page.covered_bytes), sum.covered);
 }
 
 // What a warp has summed of the page it is in. All lanes call every function together.
@@ -268,6 +253,9 @@ GrainPlan Grains(const RunPlan& plan, const uint8_t* local, uint64_t grain) {
 absl::Status AddPlan(const DevicePageKeys& keys, const RunPlan& plan, const uint8_t* buffer,
                      PageSum* sums, CudaStream stream) {
   if (plan.covered_bytes() == 0) return absl::OkStatus();
+  if (FitsDigestColumns(plan, buffer)) {
+    return LaunchDigestColumns(plan, buffer, keys.words(), sums, stream);
+  }
   const uint8_t* local = buffer + plan.local_offset;
   const uint64_t grain = GrainBytes(plan, local);
   const GrainPlan grains = Grains(plan, local, grain);

@@ -138,8 +138,30 @@ void CompareParts(TwinCheck& check, uint64_t bytes) {
   CompareTables(check, kParts, label, want, DownloadPageTable(sums.get(), bytes, check.stream()));
 }
 
+void CompareView(TwinCheck& check, const BoxView& view, uint64_t buffer_bytes) {
+  const std::vector<uint8_t> buffer = RandomBytes(check, buffer_bytes);
+  const DeviceArray<uint8_t> on_device = check.Upload(buffer);
+  std::string label = absl::StrCat("element ", view.element_bytes, " offset ", view.offset_bytes);
+  uint64_t bytes = view.element_bytes;
+  for (size_t d = 0; d < view.shape.size(); ++d) {
+    bytes *= view.shape[d];
+    absl::StrAppend(&label, " [", view.shape[d], " from ", view.start[d], " x ", view.extent[d],
+                    " stride ", view.stride_bytes[d], "]");
+  }
+  const PageKeys& keys = PublicPageKeys();
+  const DevicePageKeys device_keys = OrDie(DevicePageKeys::Upload(keys, check.stream()));
+  PageTable want(bytes);
+  check.Ran(kViews, label, want.AddView(keys, view, buffer, 1));
+  const DeviceSums sums(check, PagesOf(bytes));
+  check.Ran(kViews, label, ClearPageSumsCuda(sums.get(), bytes, check.stream()));
+  check.Ran(kViews, label,
+            AddViewCuda(device_keys, view, on_device.get(), buffer_bytes, bytes, sums.get(),
+                        check.stream()));
+  CompareTables(check, kViews, label, want, DownloadPageTable(sums.get(), bytes, check.stream()));
+}
+
 // A random box of a random shape, in a buffer of random strides and order of dimensions.
-void CompareView(TwinCheck& check, int64_t most_elements) {
+void CompareRandomView(TwinCheck& check, int64_t most_elements) {
   BoxView view;
   const size_t rank = static_cast<size_t>(check.Between(0, 4));
   view.element_bytes = static_cast<uint64_t>(
@@ -176,26 +198,26 @@ void CompareView(TwinCheck& check, int64_t most_elements) {
         check.Random() % 2 == 0 ? 0 : static_cast<uint64_t>(check.Between(0, 40));
     stride = stride * view.extent[d] + padding;
   }
-  const uint64_t buffer_bytes = stride + view.offset_bytes + view.element_bytes;
-  const std::vector<uint8_t> buffer = RandomBytes(check, buffer_bytes);
-  const DeviceArray<uint8_t> on_device = check.Upload(buffer);
-  std::string label = absl::StrCat("element ", view.element_bytes, " offset ", view.offset_bytes);
-  uint64_t bytes = view.element_bytes;
-  for (size_t d = 0; d < rank; ++d) {
-    bytes *= view.shape[d];
-    absl::StrAppend(&label, " [", view.shape[d], " from ", view.start[d], " x ", view.extent[d],
-                    " stride ", view.stride_bytes[d], "]");
-  }
-  const PageKeys& keys = PublicPageKeys();
-  const DevicePageKeys device_keys = OrDie(DevicePageKeys::Upload(keys, check.stream()));
-  PageTable want(bytes);
-  check.Ran(kViews, label, want.AddView(keys, view, buffer, 1));
-  const DeviceSums sums(check, PagesOf(bytes));
-  check.Ran(kViews, label, ClearPageSumsCuda(sums.get(), bytes, check.stream()));
-  check.Ran(kViews, label,
-            AddViewCuda(device_keys, view, on_device.get(), buffer_bytes, bytes, sums.get(),
-                        check.stream()));
-  CompareTables(check, kViews, label, want, DownloadPageTable(sums.get(), bytes, check.stream()));
+  CompareView(check, view, stride + view.offset_bytes + view.element_bytes);
+}
+
+// A box of a tensor that lies transposed, whole grains of the stream in a row.
+void CompareTransposed(TwinCheck& check) {
+  const uint64_t size = uint64_t{1} << check.Between(0, 3);
+  const uint64_t grain = 16 / size;
+  const auto some = [&](int64_t low, int64_t high) {
+    return static_cast<uint64_t>(check.Between(low, high));
+  };
+  BoxView view;
+  view.element_bytes = size;
+  view.shape = {some(1, 3), some(16, 300), grain * some(1, 200)};
+  view.start = {0, some(0, 5), grain * some(0, static_cast<int64_t>(view.shape[2] / grain) - 1)};
+  view.extent = {view.shape[0], view.shape[1] - view.start[1], view.shape[2] - view.start[2]};
+  view.offset_bytes = size * some(0, 9);
+  const uint64_t column = size * (view.extent[1] + some(0, 7));
+  view.stride_bytes = {static_cast<int64_t>(column * view.extent[2]), static_cast<int64_t>(size),
+                       static_cast<int64_t>(column)};
+  CompareView(check, view, view.offset_bytes + column * view.extent[2] * view.extent[0]);
 }
 
 }  // namespace
@@ -221,7 +243,8 @@ void CheckDigestTwins(TwinCheck& check) {
     }
   }
   if (check.Wants(kViews)) {
-    for (int i = 0; i < 400; ++i) CompareView(check, i % 4 == 0 ? 400'000 : 3'000);
+    for (int i = 0; i < 400; ++i) CompareRandomView(check, i % 4 == 0 ? 400'000 : 3'000);
+    for (int i = 0; i < 200; ++i) CompareTransposed(check);
   }
 }
 
